@@ -1,6 +1,7 @@
 //! Firehose: persistent publish/subscribe (work in progress map).
 
 mod backend;
+mod config;
 mod cursor;
 mod error;
 mod message;
@@ -10,6 +11,7 @@ mod token;
 pub mod wire;
 
 pub use backend::*;
+pub use config::{Config, Loaded};
 pub use cursor::{Before, Cursor, Start};
 pub use error::{Error, ErrorKind, Outcome, Result, Step};
 pub use message::{Epoch, Message, MessageId, MessageKey, NewMessage, Sequence, Timestamp};

@@ -1,0 +1,112 @@
+//! Every key, with its unit and its default.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::durations;
+use crate::naming::Layout;
+
+/// How an engine behaves. Every key has a default; none needs to be set.
+///
+/// Load it with [`Config::load`], or fill it in: `Config { gap_grace: …, ..Config::default() }`. Durations are written
+/// `"250ms"`, `"1m 30s"`; a bare number is seconds. [`Config::validate`] tells every problem at once, and
+/// [`start`](crate::Builder::start) calls it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The longest payload that a notification carries whole, in bytes after escaping; a longer one goes without its
+    /// data. 7,000 to 7,999. Default 7,999.
+    pub notify_max_bytes: usize,
+
+    /// The pause before the first new connection after a loss; doubled with each failure. Default 1 s.
+    #[serde(with = "durations")]
+    pub reconnect_delay: Duration,
+
+    /// The longest pause between two attempts to connect. Default 30 s.
+    #[serde(with = "durations")]
+    pub reconnect_max_delay: Duration,
+
+    /// How often `on_metrics` is called. Default 15 s.
+    #[serde(with = "durations")]
+    pub metrics_interval: Duration,
+
+    /// How many announcements of stored messages may wait to be sent; more are dropped, counted and made up for.
+    /// Default 65,536.
+    pub max_command_queue_depth: usize,
+
+    /// How often the heads of the subscribed streams are read, whatever notifications say. Default 1 s.
+    #[serde(with = "durations")]
+    pub sweep_interval: Duration,
+
+    /// How long a hole in a stream waits for its own notification before the store is read. Default 10 ms.
+    #[serde(with = "durations")]
+    pub gap_grace: Duration,
+
+    /// The longest that a `subscribe` waits for its LISTEN and its start. Default 10 s.
+    #[serde(with = "durations")]
+    pub subscribe_timeout: Duration,
+
+    /// The longest that one call to a backend may take. Default 10 s.
+    #[serde(with = "durations")]
+    pub statement_timeout: Duration,
+
+    /// How long a shutdown by the last handle's drop may go on announcing what was stored. Default 10 s.
+    #[serde(with = "durations")]
+    pub shutdown_timeout: Duration,
+
+    /// How many messages of a stream are kept in memory for subscribers that have not read them yet; who falls further
+    /// behind reads from the store. Default 1,024.
+    pub subscriber_buffer: usize,
+
+    /// The same in bytes of data. Default 8 MiB.
+    pub subscriber_buffer_bytes: usize,
+
+    /// How many catch-up reads run at a time, over all streams and subscribers. Default 4.
+    pub catch_up_concurrency: usize,
+
+    /// The longest data of a message, in bytes. Default 1 MiB.
+    pub max_message_bytes: usize,
+
+    /// How many broadcasts may wait to be stored; the next gets `Overloaded`. Default 65,536.
+    pub max_waiting_broadcasts: usize,
+
+    /// How many messages one append stores at most. Default 1,024.
+    pub broadcast_batch_max: usize,
+
+    /// How streams are laid out on channels, `per_stream` or `buckets`. Unset: as the database says. A value that
+    /// differs from the database's is an error at start.
+    pub layout: Option<Layout>,
+
+    /// How many channels the layout `buckets` has. Unset: as the database says. A value that differs is an error.
+    pub buckets: Option<u32>,
+
+    /// The word that channel names begin with. Unset: as the database says. A value that differs is an error.
+    pub prefix: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            notify_max_bytes: 7_999,
+            reconnect_delay: Duration::from_secs(1),
+            reconnect_max_delay: Duration::from_secs(30),
+            metrics_interval: Duration::from_secs(15),
+            max_command_queue_depth: 65_536,
+            sweep_interval: Duration::from_secs(1),
+            gap_grace: Duration::from_millis(10),
+            subscribe_timeout: Duration::from_secs(10),
+            statement_timeout: Duration::from_secs(10),
+            shutdown_timeout: Duration::from_secs(10),
+            subscriber_buffer: 1_024,
+            subscriber_buffer_bytes: 8 << 20,
+            catch_up_concurrency: 4,
+            max_message_bytes: 1 << 20,
+            max_waiting_broadcasts: 65_536,
+            broadcast_batch_max: 1_024,
+            layout: None,
+            buckets: None,
+            prefix: None,
+        }
+    }
+}

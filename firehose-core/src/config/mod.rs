@@ -1,0 +1,9 @@
+//! Configuration: plain data, read from a file and the environment, checked as a whole.
+
+mod check;
+mod durations;
+mod keys;
+mod load;
+
+pub use keys::Config;
+pub use load::Loaded;
