@@ -1,0 +1,9 @@
+//! What the in-memory backend promises: the contracts of the traits, clause by clause, its transactions and its faults.
+
+mod clock;
+mod operation_faults;
+mod store;
+mod support;
+mod transactions;
+mod transport;
+mod wire_faults;
