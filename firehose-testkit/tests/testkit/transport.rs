@@ -103,11 +103,6 @@ async fn listener_02_it_listens_on_nothing_at_first(transport: Transport) {
 
 async fn control_01_after_listen_everything_is_heard(transport: Transport) {
     let mut session = transport.session().await;
-    let waiting = tokio::spawn(async move { (heard(&mut *session.events).await, session) });
-    tokio::task::yield_now().await;
-    assert!(!waiting.is_finished());
-    waiting.abort();
-    let mut session = transport.session().await;
     {
         // LISTEN while the events are awaited: it does not interrupt the wait.
         let mut next = std::pin::pin!(heard(&mut *session.events));
@@ -181,6 +176,9 @@ async fn events_02_after_lost_there_is_nothing_more(transport: Transport) {
     for _ in 0..3 {
         assert_eq!(lost(&mut *session.events).await, ErrorKind::ConnectionLost);
     }
+    let session = transport.listening(&["a"]).await;
+    drop(session.events);
+    assert_eq!(session.control.ping().await.unwrap_err().kind(), ErrorKind::ConnectionLost, "either half ends it");
 }
 
 async fn events_03_a_dropped_next_loses_nothing(transport: Transport) {
@@ -208,6 +206,24 @@ async fn events_04_who_does_not_keep_up_is_lost(transport: Transport) {
     }
     assert_eq!(read, 0, "it does not go on with a hole");
     assert_eq!(slow.control.ping().await.unwrap_err().kind(), ErrorKind::ConnectionLost);
+}
+
+/// The one clause that needs a transport that fails.
+#[tokio::test(start_paused = true)]
+async fn control_04_after_an_error_the_session_goes_on() {
+    let testkit = firehose_testkit::Testkit::new(1);
+    let backend = testkit.backend();
+    let transport = Transport { notifier: backend.notifier, listener: backend.listener.unwrap() };
+    let mut session = transport.listening(&["a"]).await;
+    for operation in [firehose_testkit::Operation::Listen, firehose_testkit::Operation::Unlisten] {
+        testkit.faults().on(operation).fail(1, ErrorKind::Backend);
+    }
+    assert_eq!(session.control.listen(&[channel("b")]).await.unwrap_err().kind(), ErrorKind::Backend);
+    assert_eq!(session.control.unlisten(&[channel("a")]).await.unwrap_err().kind(), ErrorKind::Backend);
+    transport.notify(&[("b", "unheard"), ("a", "1")]).await;
+    listen(&*session.control, &["b"]).await;
+    transport.notify(&[("b", "2")]).await;
+    assert_eq!(heard_many(&mut *session.events, 2).await, ["1", "2"]);
 }
 
 /// Each body once on every transport.
