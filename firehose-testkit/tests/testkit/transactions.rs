@@ -80,6 +80,26 @@ async fn a_wait_that_is_dropped_lets_the_next_one_in() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lock_that_came_after_its_wait_was_dropped_goes_back() {
+    let testkit = Testkit::new(1);
+    let mut holder = testkit.database().begin();
+    holder.append("a", "1").await.unwrap();
+    let mut transaction = testkit.database().begin();
+    {
+        let mut waiting = std::pin::pin!(transaction.append("a", "dropped"));
+        tokio::select! {
+            biased;
+            result = &mut waiting => panic!("{result:?}"),
+            () = std::future::ready(()) => {}
+        }
+        holder.commit().unwrap();
+        assert_eq!(testkit.database().held_count(), 1, "handed over");
+    }
+    assert_eq!(testkit.database().held_count(), 0, "although the transaction goes on");
+    assert_eq!(transaction.append("a", "2").await.unwrap().sequence.0, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn opposite_orders_are_a_deadlock_that_one_of_them_loses() {
     let testkit = Testkit::new(1);
     let mut one = testkit.database().begin();
