@@ -94,7 +94,7 @@ impl Firehose {
     /// # Cancel safety
     /// As [`Self::broadcast`].
     pub async fn broadcast_message(&self, message: NewMessage) -> Result<Message> {
-        answer(self.accept(message)?).await
+        at_once(answer(self.accept(message)?)).await
     }
 
     /// Stores many messages, in the order given within each stream. Each has a result of its own: they are not one
@@ -107,7 +107,7 @@ impl Firehose {
         let mut results = Vec::with_capacity(waiting.len());
         for accepted in waiting {
             results.push(match accepted {
-                Ok(accepted) => answer(accepted).await,
+                Ok(accepted) => at_once(answer(accepted)).await,
                 Err(error) => Err(error),
             });
         }
@@ -160,7 +160,7 @@ impl Firehose {
         S: TryInto<StreamName>,
         Error: From<S::Error>,
     {
-        Subscription::open(&self.engine, stream.try_into()?, start).await
+        at_once(Subscription::open(&self.engine, stream.try_into()?, start)).await
     }
 
     /// A set of streams, empty at first.
@@ -353,6 +353,12 @@ impl Firehose {
         self.engine.shutdown.request(&self.engine, StopReason::Shutdown, deadline);
         self.engine.shutdown.receipt().await
     }
+}
+
+/// Takes a short future out of tokio's cooperative budget. With it, thousands of these joined in one task would take
+/// turns of 128, and each turn polls all of them: quadratic time.
+async fn at_once<F: Future>(future: F) -> F::Output {
+    tokio::task::coop::unconstrained(future).await
 }
 
 /// Sends a payload that is stored nowhere.
