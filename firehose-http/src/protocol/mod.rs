@@ -6,8 +6,8 @@
 mod frame;
 mod request;
 
-pub(crate) use frame::{GapContext, KEEP_ALIVE, event_name, gap, id_block, message, reset, retry, subscribed};
-pub(crate) use request::{Resume, SseRequest, stream_of_path};
+pub(crate) use frame::{GapContext, KEEP_ALIVE, gap, id_block, message, reset, retry, subscribed};
+pub(crate) use request::{SseRequest, stream_of_path};
 
 /// The most streams of one connection, so that its token stays under 4 KiB.
 pub(crate) const MAX_STREAMS: usize = 64;
