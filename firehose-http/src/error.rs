@@ -98,8 +98,7 @@ impl IntoResponse for ApiError {
                 Some("unknown"),
             ),
         };
-        let mut response =
-            (self.status, Json(Body { error: self.kind, message: &message, outcome })).into_response();
+        let mut response = (self.status, Json(Body { error: self.kind, message: &message, outcome })).into_response();
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
         }

@@ -44,8 +44,8 @@ pub(crate) async fn publish(
     let data = read(body, limit).await?;
     let mut message = NewMessage::new(stream, data)?;
     if let Some(key) = key {
-        let key = std::str::from_utf8(key)
-            .map_err(|_| ApiError::bad_request("invalid_key", "Idempotency-Key: not UTF-8"))?;
+        let key =
+            std::str::from_utf8(key).map_err(|_| ApiError::bad_request("invalid_key", "Idempotency-Key: not UTF-8"))?;
         message = message.key(key)?;
     }
     let stored = app.firehose.broadcast_message(message).await?;

@@ -82,8 +82,7 @@ async fn run(args: Args) -> Result<(), Failure> {
     let (listener, address) = bind(&args.listen).await?;
 
     let drain = CancellationToken::new();
-    let options =
-        Options::default().with_drain(drain.clone()).with_max_message_bytes(loaded.config.max_message_bytes);
+    let options = Options::default().with_drain(drain.clone()).with_max_message_bytes(loaded.config.max_message_bytes);
     let seed = RandomState::new().hash_one(std::process::id());
     let firehose = Firehose::builder(Testkit::new(seed).backend())
         .config(loaded.config)
