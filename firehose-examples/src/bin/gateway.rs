@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use clap::Parser;
-use firehose_core::{Clock, Config, Firehose, SystemClock};
+use firehose_core::{Backend, Clock, Config, Firehose, SystemClock};
 use firehose_http::Options;
-use firehose_testkit::Testkit;
+use firehose_testkit::{Database, MemoryStore, WireListener, WireNotifier};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -83,8 +83,7 @@ async fn run(args: Args) -> Result<(), Failure> {
 
     let drain = CancellationToken::new();
     let options = Options::default().with_drain(drain.clone()).with_max_message_bytes(loaded.config.max_message_bytes);
-    let seed = RandomState::new().hash_one(std::process::id());
-    let firehose = Firehose::builder(Testkit::new(seed).backend())
+    let firehose = Firehose::builder(memory())
         .config(loaded.config)
         .start()
         .await
@@ -112,6 +111,12 @@ async fn run(args: Args) -> Result<(), Failure> {
     }
     firehose.shutdown(SHUTDOWN).await;
     Ok(())
+}
+
+/// A database in memory, in real time.
+fn memory() -> Backend {
+    let database = Database::new(RandomState::new().hash_one(std::process::id()), SystemClock::new());
+    Backend::new(MemoryStore::new(&database), WireNotifier::new(database.wire()), WireListener::new(database.wire()))
 }
 
 async fn bind(listen: &str) -> Result<(TcpListener, SocketAddr), Failure> {

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod events;
+mod failures;
 mod lifecycle;
 mod publishing;
 mod resume;

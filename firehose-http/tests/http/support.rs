@@ -1,11 +1,12 @@
 //! A server on a free port of this machine, and a client that reads events as bytes.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use firehose_core::{Clock, Config, Firehose, SystemClock};
+use firehose_core::{Backend, Clock, Config, Firehose, MessageStore, Retain, Scope, StreamName, SystemClock};
 use firehose_http::Options;
-use firehose_testkit::Testkit;
+use firehose_testkit::{Database, Faults, MemoryStore, WireListener, WireNotifier};
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -22,8 +23,10 @@ pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// A gateway over an engine in memory.
+/// A gateway over an engine in memory, on the system's clock: the connections are real.
 pub(crate) struct Server {
+    pub(crate) database: Database,
+    pub(crate) faults: Faults,
     pub(crate) firehose: Firehose,
     pub(crate) drain: CancellationToken,
     pub(crate) client: Client,
@@ -38,14 +41,21 @@ impl Server {
 
     pub(crate) async fn with(options: Options) -> Self {
         let config = Config { max_message_bytes: options.max_message_bytes, ..Config::default() };
-        let firehose = Firehose::builder(Testkit::new(7).backend()).config(config).start().await.unwrap();
+        let clock = SystemClock::new();
+        let (database, faults) = (Database::new(7, clock), Faults::new(Arc::new(clock)));
+        let backend = Backend::new(
+            MemoryStore::new(&database).with_faults(&faults),
+            WireNotifier::new(database.wire()).with_faults(&faults),
+            WireListener::new(database.wire()).with_faults(&faults),
+        );
+        let firehose = Firehose::builder(backend).config(config).start().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let drain = options.drain.clone();
         let app = firehose_http::gateway(firehose.clone(), options);
         let serving = axum::serve(listener, app).with_graceful_shutdown(drain.clone().cancelled_owned());
         let serving = tokio::spawn(serving.into_future());
-        Self { firehose, drain, client: Client::new(), base, serving }
+        Self { database, faults, firehose, drain, client: Client::new(), base, serving }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -76,6 +86,13 @@ impl Server {
         let request =
             self.client.get(self.url(&format!("/firehose/sse?{query}"))).header("Last-Event-ID", last_event_id);
         Events::of(within(query, request.send()).await.unwrap())
+    }
+
+    /// Removes all but the newest `keep` messages of a stream.
+    pub(crate) async fn trim(&self, stream: &str, keep: u64) {
+        let scope = Scope::Stream(StreamName::new(stream).unwrap());
+        let retain = Retain { messages: Some(keep), ..Retain::default() };
+        MemoryStore::new(&self.database).trim(scope, retain, 1_000).await.unwrap();
     }
 
     /// Waits until the server has ended, which it does when it was drained.
