@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use firehose_core::NewMessage;
+use firehose_core::{MessageKey, NewMessage};
 use futures_util::StreamExt;
 use serde::Serialize;
 
@@ -35,7 +35,7 @@ pub(crate) async fn publish(
     body: Body,
 ) -> Result<Response, ApiError> {
     let stream = protocol::stream_of_path(uri.path())?;
-    let key = headers.get("idempotency-key").map(|key| key.as_bytes());
+    let key = headers.get("idempotency-key").map(idempotency_key).transpose()?;
     let limit = app.options.max_message_bytes;
     // A client that waits for "100 Continue" never sends what is refused here.
     if headers.contains_key(header::EXPECT) && content_length(&headers).is_some_and(|length| length > limit) {
@@ -43,11 +43,7 @@ pub(crate) async fn publish(
     }
     let data = read(body, limit).await?;
     let mut message = NewMessage::new(stream, data)?;
-    if let Some(key) = key {
-        let key =
-            std::str::from_utf8(key).map_err(|_| ApiError::bad_request("invalid_key", "Idempotency-Key: not UTF-8"))?;
-        message = message.key(key)?;
-    }
+    message.key = key;
     let stored = app.firehose.broadcast_message(message).await?;
     let published = Published {
         id: stored.id.0,
@@ -56,6 +52,12 @@ pub(crate) async fn publish(
         stream: stored.stream.as_str(),
     };
     Ok((StatusCode::CREATED, Json(published)).into_response())
+}
+
+fn idempotency_key(value: &HeaderValue) -> Result<MessageKey, ApiError> {
+    let key = std::str::from_utf8(value.as_bytes())
+        .map_err(|_| ApiError::bad_request("invalid_key", "Idempotency-Key: not UTF-8"))?;
+    Ok(MessageKey::new(key)?)
 }
 
 fn content_length(headers: &HeaderMap) -> Option<usize> {

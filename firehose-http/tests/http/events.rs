@@ -171,3 +171,20 @@ async fn many_messages_arrive_whole_and_in_order() {
         assert_eq!((number, rest.len()), (&*n.to_string(), if n % 50 == 0 { 80_000 } else { 0 }));
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_read_holds_nobody_up_and_gets_everything_later() {
+    let server = Server::start().await;
+    let mut slow = server.events("streams=busy").await;
+    let mut quick = server.events("streams=busy").await;
+    let padding = "x".repeat(16 << 10);
+    // 32 MiB, more than the sockets between hold.
+    for n in 0..2_000 {
+        server.firehose.broadcast("busy", format!("{n} {padding}")).await.unwrap();
+    }
+    for events in [&mut quick, &mut slow] {
+        for n in 0..2_000 {
+            assert_eq!(events.next().await.json()["sequence"], n + 1);
+        }
+    }
+}
