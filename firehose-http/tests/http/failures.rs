@@ -1,7 +1,10 @@
 //! What a client is told when the store is away, does not answer, or no longer has what it asks for.
 
-use firehose_core::ErrorKind;
+use firehose_core::{Config, ErrorKind};
+use firehose_http::Options;
 use firehose_testkit::Operation;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 use crate::support::{Server, json, within};
 
@@ -21,12 +24,22 @@ async fn a_store_that_is_away_is_a_503_that_says_when_to_come_back() {
 
 #[tokio::test]
 async fn too_much_at_once_is_a_503_too() {
-    let server = Server::start().await;
-    server.faults.on(Operation::Append).fail(1, ErrorKind::Overloaded);
-    let refused = within("publish", server.post("/firehose/streams/a", "x").send()).await.unwrap();
+    let config = Config { max_waiting_broadcasts: 1, ..Config::default() };
+    let server = Server::with_config(Options::default(), config).await;
+    let stuck = server.faults.on(Operation::Append).hang();
+    let mut requests: FuturesUnordered<_> = (0..4).map(|_| server.post("/firehose/streams/a", "x").send()).collect();
+    let refused = within("the first answer", requests.next()).await.unwrap().unwrap();
     assert_eq!(refused.status(), 503);
     assert!(refused.headers().contains_key("retry-after"));
-    assert_eq!(json(refused).await["error"], "overloaded");
+    let answer = json(refused).await;
+    assert_eq!((&answer["error"], answer.get("outcome")), (&"overloaded".into(), None), "{answer}");
+    drop(stuck);
+    let mut stored = 0;
+    while let Some(answer) = within("the others", requests.next()).await {
+        stored += usize::from(answer.unwrap().status() == 201);
+    }
+    assert_eq!(server.database.messages("a").len(), stored, "what was refused was not stored");
+    assert!(stored > 0);
 }
 
 #[tokio::test]

@@ -41,6 +41,10 @@ impl Server {
 
     pub(crate) async fn with(options: Options) -> Self {
         let config = Config { max_message_bytes: options.max_message_bytes, ..Config::default() };
+        Self::with_config(options, config).await
+    }
+
+    pub(crate) async fn with_config(options: Options, config: Config) -> Self {
         let clock = SystemClock::new();
         let (database, faults) = (Database::new(7, clock), Faults::new(Arc::new(clock)));
         let backend = Backend::new(
