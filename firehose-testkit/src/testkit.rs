@@ -47,8 +47,8 @@ impl Testkit {
     }
 
     /// The clock of everything here; give it to the engine too.
-    pub fn clock(&self) -> &ManualClock {
-        &self.clock
+    pub fn clock(&self) -> ManualClock {
+        self.clock.clone()
     }
 
     /// The database.

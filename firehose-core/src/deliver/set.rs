@@ -59,7 +59,11 @@ impl Subscriptions {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         let closing = {
             let engine = engine.clone();
-            async move { drop(engine.shutdown.requested().await) }.boxed().shared()
+            async move {
+                engine.shutdown.requested().await;
+            }
+            .boxed()
+            .shared()
         };
         Self { engine, waiting: FuturesUnordered::new(), members: HashMap::new(), next_number: 0, closing }
     }
