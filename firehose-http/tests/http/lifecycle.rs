@@ -104,3 +104,17 @@ async fn the_router_nests_in_another_service() {
     assert_eq!(server.client.get(base).send().await.unwrap().text().await.unwrap(), "mine");
     serving.abort();
 }
+
+#[tokio::test]
+async fn a_client_that_goes_away_leaves_no_subscription() {
+    let server = Server::with(Options::default().with_keep_alive(Duration::from_millis(10))).await;
+    let events = server.events("streams=a,b").await;
+    assert_eq!(server.firehose.diagnostics().streams.len(), 2);
+    drop(events);
+    within("the end of its subscriptions", async {
+        while !server.firehose.diagnostics().streams.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
