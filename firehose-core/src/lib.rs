@@ -11,7 +11,7 @@ mod token;
 pub mod wire;
 
 pub use backend::*;
-pub use config::{Config, Loaded};
+pub use config::{Config, Loaded, Secret};
 pub use cursor::{Before, Cursor, Start};
 pub use error::{Error, ErrorKind, Outcome, Result, Step};
 pub use message::{Epoch, Message, MessageId, MessageKey, NewMessage, Sequence, Timestamp};
