@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use firehose_core::{Backend, Config, Error, ErrorKind, Result, Secret, Step};
+use firehose_core::{Backend, Config, Error, ErrorKind, MessageStore, Result, Secret, Step};
 use firehose_migrations::SchemaName;
 use tokio_postgres::Client;
 
@@ -21,7 +21,7 @@ const OPERATION: &str = "connect";
 
 /// Connects to the database that `config` names, checks it, and gives a backend for an engine.
 ///
-/// One connection is opened and kept; the others open when they are needed: at most `pool_size` for reading, as many
+/// Two connections are opened and kept, one of each driver; the others open when they are needed: at most `pool_size` for reading, as many
 /// for appending, as many again for appends that wait for someone's transaction, `notify_pool_size` for notifying, and
 /// one for each listening session.
 ///
@@ -58,6 +58,8 @@ pub async fn connect(config: &Config) -> Result<Backend> {
         size => PgNotifier::on_own(Sessions::new(dialler, size), timeout),
     };
     let store = PgStore::new(pool, writers, waiters, schema, timeout);
+    // Through the other driver too, so that what only it stumbles over is told now.
+    store.settings().await?;
     Ok(Backend::new(store, notifier, PgListener::new(listening, timeout)))
 }
 
@@ -93,8 +95,7 @@ fn dialler(config: &Config, url: &Secret) -> Result<Arc<Dialler>> {
     Ok(Arc::new(Dialler::new(target, tls, config.statement_timeout)))
 }
 
-const SURROUNDINGS: &str =
-    "SELECT pg_catalog.current_setting('server_encoding'), pg_catalog.current_schema()::text";
+const SURROUNDINGS: &str = "SELECT pg_catalog.current_setting('server_encoding'), pg_catalog.current_schema()::text";
 
 /// $1 the quoted schema.
 const TABLES: &str = "SELECT pg_catalog.to_regclass($1 || '.firehose_settings') IS NOT NULL AND EXISTS (
@@ -119,11 +120,8 @@ async fn check(client: &Client, schema: Option<&str>) -> Result<SchemaName> {
         let message = "no schema of the search_path exists";
         return Err(Error::new(ErrorKind::NotMigrated, OPERATION, message).with_hint("name one with the key schema"));
     };
-    let tables: bool = client
-        .query_one(TABLES, &[&schema.quoted()])
-        .await
-        .and_then(|row| row.try_get(0))
-        .map_err(failed)?;
+    let tables: bool =
+        client.query_one(TABLES, &[&schema.quoted()]).await.and_then(|row| row.try_get(0)).map_err(failed)?;
     if !tables {
         let message = format!("the tables are not in schema {}, or not all of them", schema.quoted());
         return Err(Error::new(ErrorKind::NotMigrated, OPERATION, message).with_hint(NOT_MIGRATED_HINT));

@@ -173,6 +173,8 @@ impl From<&sqlx::Error> for Cause {
             }
             sqlx::Error::Io(io) => Self::Io { kind: of_io(io.kind()), message: io.to_string() },
             sqlx::Error::Tls(e) => Self::Tls(e.to_string()),
+            // A password that SCRAM's preparation refuses.
+            sqlx::Error::Configuration(e) => Self::Auth(e.to_string()),
             sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => Self::NoConnection,
             sqlx::Error::Protocol(what) => Self::Io { kind: ErrorKind::ConnectionLost, message: what.clone() },
             e => Self::Other(e.to_string()),

@@ -18,6 +18,7 @@ mod sqlstate;
 mod store;
 mod target;
 mod tls;
+mod transaction;
 mod url;
 mod url_builder;
 
@@ -25,4 +26,5 @@ pub use connect::{connect, migrate};
 pub use listener::PgListener;
 pub use notifier::PgNotifier;
 pub use store::PgStore;
+pub use transaction::{Receipt, broadcast_in, broadcast_many_in};
 pub use url_builder::DatabaseUrl;

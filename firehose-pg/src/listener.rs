@@ -155,11 +155,7 @@ async fn drive(dialled: Dialled, mut commands: mpsc::Receiver<Command>, inbox: A
     inbox.lose(end);
 }
 
-async fn run(
-    client: Arc<tokio_postgres::Client>,
-    sql: String,
-    reply: oneshot::Sender<Result<Vec<String>, Cause>>,
-) {
+async fn run(client: Arc<tokio_postgres::Client>, sql: String, reply: oneshot::Sender<Result<Vec<String>, Cause>>) {
     let answer = client.simple_query(&sql).await.map_err(Cause::from).map(|messages| {
         let column = |message| match message {
             SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
@@ -189,9 +185,10 @@ impl Control {
         };
         match Deadline::after(self.timeout).bound(asked).await {
             Some(Some(answer)) => answer.map_err(|cause| cause.explain(operation, Work::Harmless)),
-            Some(None) => Err(self.socket.lost().unwrap_or_else(|| {
-                Error::new(ErrorKind::ConnectionLost, operation, "the session was closed")
-            })),
+            Some(None) => Err(self
+                .socket
+                .lost()
+                .unwrap_or_else(|| Error::new(ErrorKind::ConnectionLost, operation, "the session was closed"))),
             None => Err(Cause::Late(step).explain(operation, Work::Harmless)),
         }
     }

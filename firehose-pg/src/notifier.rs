@@ -13,7 +13,7 @@ use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use crate::deadline::Deadline;
 use crate::error::{Cause, Work};
-use crate::pool::Pool;
+use crate::pool::{Lost, Pool};
 use crate::session::{Prepared, Session};
 use crate::sessions::Sessions;
 
@@ -67,7 +67,7 @@ impl PgNotifier {
                     let payloads: Vec<String> = round.payloads.iter().map(|&p| p.to_owned()).collect();
                     let values = [channels.into(), payloads.into()];
                     let statement = Statement::from_sql_and_values(DbBackend::Postgres, NOTIFY, values);
-                    pool.run(Step::Notify, |db| {
+                    pool.run(Step::Notify, Lost::Tell, |db| {
                         let statement = statement.clone();
                         async move { db.query_one_raw(statement).await }
                     })

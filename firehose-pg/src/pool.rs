@@ -24,6 +24,15 @@ const TRUST: Duration = Duration::from_secs(5);
 /// How often a read is repeated that the server could not serialise.
 const REPEATS: usize = 5;
 
+/// What to do where a connection turns out to be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Repeat the work on new connections, once: it only reads.
+    Repeat,
+    /// Tell the caller.
+    Tell,
+}
+
 /// The connections that the store reads through.
 pub(crate) struct Pool {
     dialler: Arc<Dialler>,
@@ -62,9 +71,14 @@ impl Pool {
         self.current.store(Arc::new(open(&self.dialler, &address, self.size, self.timeout)));
     }
 
-    /// Runs `work` under a deadline. Where the deadline passes, the pool is replaced; where a plan went stale, `work` is
-    /// repeated once on new connections; where the server could not serialise it, it is repeated as it is.
-    pub(crate) async fn run<T, F>(&self, step: Step, work: impl Fn(Arc<DatabaseConnection>) -> F) -> Result<T, Cause>
+    /// Runs `work` under a deadline. Where the deadline passes, the pool is replaced; where a plan went stale, or as `lost`
+    /// says, `work` is repeated once on new connections; where the server could not serialise it, it is repeated as it is.
+    pub(crate) async fn run<T, F>(
+        &self,
+        step: Step,
+        lost: Lost,
+        work: impl Fn(Arc<DatabaseConnection>) -> F,
+    ) -> Result<T, Cause>
     where
         F: Future<Output = Result<T, DbErr>>,
     {
@@ -81,13 +95,14 @@ impl Pool {
                 Ok(value) => return Ok(value),
                 Err(e) => Cause::from(e),
             };
-            if cause.is_stale_plan() && !renewed {
+            let again = cause.is_stale_plan() || (lost == Lost::Repeat && cause.ends_session());
+            if again && !renewed {
                 renewed = true;
                 self.swap_if(&pool);
             } else if cause.code() == Some("40001") && repeats < REPEATS {
                 repeats += 1;
             } else {
-                if matches!(cause, Cause::NoConnection) {
+                if cause.ends_session() {
                     self.swap_if(&pool);
                 }
                 return Err(cause);

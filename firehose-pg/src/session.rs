@@ -19,10 +19,8 @@ use crate::target::{Address, Target};
 use crate::tls::Tls;
 
 /// The half of a connection that must be polled for anything to happen.
-pub(crate) type Driver = tokio_postgres::Connection<
-    Socket,
-    <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream,
->;
+pub(crate) type Driver =
+    tokio_postgres::Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>;
 
 /// A connection that nobody drives yet.
 pub(crate) struct Dialled {

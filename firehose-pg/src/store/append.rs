@@ -106,7 +106,8 @@ impl PgStore {
         if part.stage == Stage::Creating {
             return self.create_streams(appending, session, part, todo, deadline.left().mul_f32(PATIENCE)).await;
         }
-        let sent = deadline.bound(self.send(&session, appending, &part)).await.unwrap_or(Err(Cause::Late(Step::Append)));
+        let sent =
+            deadline.bound(self.send(&session, appending, &part)).await.unwrap_or(Err(Cause::Late(Step::Append)));
         match sent {
             Ok(rows) => {
                 let left = appending.take(&part.entries, &rows);
@@ -139,13 +140,7 @@ impl PgStore {
     }
 
     /// What to do with entries whose streams the statement left out.
-    async fn left_out(
-        &self,
-        appending: &mut Appending<'_>,
-        session: Lent<'_>,
-        part: Part,
-        todo: &mut VecDeque<Part>,
-    ) {
+    async fn left_out(&self, appending: &mut Appending<'_>, session: Lent<'_>, part: Part, todo: &mut VecDeque<Part>) {
         let tries = part.tries + 1;
         match (part.stage, appending.blocked) {
             (Stage::Created, Blocked::Skip) => {
@@ -200,10 +195,8 @@ impl PgStore {
             drop(session);
             return appending.fail(&part.entries, cause.explain(OPERATION, Work::Write));
         }
-        if cause.is_stale_plan() && part.tries < 2 {
-            drop(session);
-            self.writers.forget();
-            self.waiters.forget();
+        if cause.is_stale_plan() && tries <= TRIES {
+            self.renew(session);
             todo.push_front(Part { tries, ..part });
         } else if cause.is_known_key() && tries <= TRIES {
             let found = appending.deadline.bound(self.find_keys(&session, appending.entries, &part.entries)).await;
@@ -216,6 +209,10 @@ impl PgStore {
                     todo.push_front(Part { entries: left, tries, ..part });
                 }
                 // The append itself was rolled back.
+                Err(cause) if cause.is_stale_plan() => {
+                    self.renew(session);
+                    todo.push_front(Part { tries, ..part });
+                }
                 Err(cause) => appending.fail(&part.entries, cause.explain(OPERATION, Work::Harmless)),
             }
         } else if verdict.kind == ErrorKind::StreamBlocked || (part.stage.waits() && cause.code() == Some("57014")) {
@@ -232,6 +229,13 @@ impl PgStore {
             session.give_back();
             appending.fail(&part.entries, cause.explain(OPERATION, Work::Write));
         }
+    }
+
+    /// Plans went stale, on this connection and on the others.
+    fn renew(&self, session: Lent<'_>) {
+        drop(session);
+        self.writers.forget();
+        self.waiters.forget();
     }
 
     /// A lock was not had in time, of one of the streams: the others of the part may be free.
@@ -359,7 +363,10 @@ async fn in_transaction(
     let mut begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE".to_owned();
     if let Some(wait) = wait {
         let most = wait.as_millis().max(1);
-        begin.push_str(&format!("; SET LOCAL lock_timeout = {most}; SET LOCAL statement_timeout = {}", most + most / 20));
+        begin.push_str(&format!(
+            "; SET LOCAL lock_timeout = {most}; SET LOCAL statement_timeout = {}",
+            most + most / 20
+        ));
     }
     let (begun, rows, ended) = tokio::join!(
         session.client.batch_execute(&begin),

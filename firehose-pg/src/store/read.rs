@@ -11,6 +11,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
 
 use super::PgStore;
 use crate::error::{Cause, Work};
+use crate::pool::Lost;
 
 impl PgStore {
     pub(super) async fn get_by_id(&self, ids: &[MessageId]) -> Result<Vec<Arc<Message>>> {
@@ -111,7 +112,8 @@ impl PgStore {
         }
         let epochs: Vec<i64> = cursors.iter().map(|cursor| cursor.epoch.map_or(0, |epoch| epoch.0)).collect();
         let sequences: Vec<i64> = cursors.iter().map(|cursor| cursor.sequence.0).collect();
-        for row in self.rows("anchors", Step::Anchors, &self.sql.anchors, vec![epochs.into(), sequences.into()]).await? {
+        for row in self.rows("anchors", Step::Anchors, &self.sql.anchors, vec![epochs.into(), sequences.into()]).await?
+        {
             let Some(at) = place(&row).filter(|at| *at < cursors.len()) else { continue };
             anchors[at] = anchor(&row, &cursors[at]).map_err(|e| broken("anchors", e))?;
         }
@@ -141,7 +143,7 @@ impl PgStore {
             let statement = Statement::from_sql_and_values(DbBackend::Postgres, sql, values.clone());
             async move { pool.query_all_raw(statement).await }
         };
-        self.pool.run(step, query).await.map_err(|cause| cause.explain(operation, Work::Harmless))
+        self.pool.run(step, Lost::Repeat, query).await.map_err(|cause| cause.explain(operation, Work::Harmless))
     }
 }
 

@@ -11,6 +11,7 @@ use sea_orm::{
 
 use super::PgStore;
 use crate::error::Work;
+use crate::pool::Lost;
 
 /// How many streams one round of a trim of all looks at.
 const ROUND: i64 = 64;
@@ -18,7 +19,9 @@ const ROUND: i64 = 64;
 impl PgStore {
     pub(super) async fn trim_scope(&self, scope: Scope, retain: Retain, budget: u64) -> Result<Trimmed> {
         let trimmed = match scope {
-            Scope::Stream(stream) => self.pool.run(Step::Read, |db| self.trim_stream(db, stream.clone(), retain, budget)).await,
+            Scope::Stream(stream) => {
+                self.pool.run(Step::Read, Lost::Tell, |db| self.trim_stream(db, stream.clone(), retain, budget)).await
+            }
             Scope::All => self.trim_all(retain, budget).await,
         };
         trimmed.map_err(|cause| cause.explain("trim", Work::Harmless))
@@ -49,7 +52,8 @@ impl PgStore {
         let mut after = 0;
         loop {
             let left = budget - trimmed.messages;
-            let (last, gone) = self.pool.run(Step::Read, |db| self.trim_round(db, retain, after, left)).await?;
+            let (last, gone) =
+                self.pool.run(Step::Read, Lost::Tell, |db| self.trim_round(db, retain, after, left)).await?;
             trimmed.messages += gone;
             trimmed.more = trimmed.messages >= budget;
             match last {
@@ -123,7 +127,7 @@ impl PgStore {
             txn.commit().await?;
             row.map(|row| row.try_get_by_index(0).map(Epoch)).transpose()
         };
-        self.pool.run(Step::Delete, work).await.map_err(|cause| cause.explain("delete stream", Work::Write))
+        self.pool.run(Step::Delete, Lost::Tell, work).await.map_err(|cause| cause.explain("delete stream", Work::Write))
     }
 }
 

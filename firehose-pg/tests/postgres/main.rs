@@ -3,4 +3,15 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod append;
+mod concurrency;
+mod connection;
+mod functions;
+mod gem;
 mod harness;
+mod migrations;
+mod names;
+mod read;
+mod recovery;
+mod transaction;
+mod transport;
+mod trim;

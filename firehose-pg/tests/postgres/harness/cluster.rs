@@ -79,7 +79,8 @@ impl Cluster {
 
         let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|l| l.local_addr()).expect("a free port").port();
         let root_certificate = certificates(&folder, owner);
-        let mut settings = fs::OpenOptions::new().append(true).open(folder.join("data/postgresql.conf")).expect("settings");
+        let mut settings =
+            fs::OpenOptions::new().append(true).open(folder.join("data/postgresql.conf")).expect("settings");
         let addresses = if TcpListener::bind(("::1", 0)).is_ok() { "127.0.0.1, ::1" } else { "127.0.0.1" };
         write!(
             settings,
@@ -173,7 +174,8 @@ fn owner() -> Option<(u32, u32)> {
         return None;
     }
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let line = users.lines().find(|line| line.starts_with("postgres:")).expect("a user `postgres` to run the server as");
+    let line =
+        users.lines().find(|line| line.starts_with("postgres:")).expect("a user `postgres` to run the server as");
     let number = |at: usize| line.split(':').nth(at).and_then(|n| n.parse().ok());
     number(2).zip(number(3))
 }

@@ -107,7 +107,7 @@ pub(super) fn make_templates(cluster: &Cluster) {
     };
     // Whoever asks first is inside a runtime already.
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    std::thread::scope(|scope| drop(scope.spawn(|| runtime().block_on(make)).join().expect("templates")));
+    std::thread::scope(|scope| scope.spawn(|| runtime().block_on(make)).join().expect("templates"));
 }
 
 async fn connect(cluster: &Cluster, database: &str) -> Client {

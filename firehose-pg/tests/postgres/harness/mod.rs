@@ -5,7 +5,8 @@ mod database;
 mod proxy;
 
 pub(crate) use cluster::Cluster;
-pub(crate) use database::{TestDatabase, run};
+pub(crate) use cluster::PASSWORD;
+pub(crate) use database::{GEM, TestDatabase, run};
 pub(crate) use proxy::Proxy;
 
 /// Which tables a test runs on.
