@@ -10,7 +10,7 @@ use crate::deadline::Deadline;
 use crate::error::{Cause, NOT_MIGRATED_HINT, Work};
 use crate::listener::PgListener;
 use crate::notifier::PgNotifier;
-use crate::pool::{self, Pool};
+use crate::pool::Pool;
 use crate::session::{Dialler, Session};
 use crate::sessions::Sessions;
 use crate::store::PgStore;
@@ -63,33 +63,13 @@ pub async fn connect(config: &Config) -> Result<Backend> {
     Ok(Backend::new(store, notifier, PgListener::new(listening, timeout)))
 }
 
-/// Makes the tables in the database that `config` names, or adopts those of the gem. Does nothing where all is there.
-///
-/// # Errors
-/// [`ErrorKind::Config`] where the configuration names no database, and what the database says; then nothing was
-/// changed.
-///
-/// # Cancel safety
-/// Dropped half way, nothing is changed, or everything.
-pub async fn migrate(config: &Config) -> Result<()> {
-    const OPERATION: &str = "migrate";
-    config.validate()?;
-    let dialler = dialler(config, database_url(config)?)?;
-    // The pool would hide why it cannot connect, and knows no second host.
-    let dialled = dialler.dial().await.map_err(|cause| cause.explain(OPERATION, Work::Harmless))?;
-    let schema = config.schema.as_deref().map(SchemaName::new);
-    let db = pool::open(&dialler, &dialled.address, 1, config.statement_timeout);
-    drop(dialled);
-    firehose_migrations::up(&db, schema.as_ref()).await.map_err(|e| Cause::from(e).explain(OPERATION, Work::Harmless))
-}
-
-fn database_url(config: &Config) -> Result<&Secret> {
+pub(crate) fn database_url(config: &Config) -> Result<&Secret> {
     config.database_url.as_ref().ok_or_else(|| {
         Error::new(ErrorKind::Config, OPERATION, "database_url is not set").with_hint("set FIREHOSE_DATABASE_URL")
     })
 }
 
-fn dialler(config: &Config, url: &Secret) -> Result<Arc<Dialler>> {
+pub(crate) fn dialler(config: &Config, url: &Secret) -> Result<Arc<Dialler>> {
     let target = Target::parse(url, config)?;
     let tls = Tls::new(&target)?;
     Ok(Arc::new(Dialler::new(target, tls, config.statement_timeout)))

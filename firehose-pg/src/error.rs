@@ -153,6 +153,8 @@ impl From<DbErr> for Cause {
             | DbErr::Exec(RuntimeErr::SqlxError(e))
             | DbErr::Query(RuntimeErr::SqlxError(e)) => Self::from(&*e),
             DbErr::ConnectionAcquire(_) => Self::NoConnection,
+            // The migrations' own word on what they were asked for.
+            DbErr::Custom(message) => Self::Known { kind: ErrorKind::Config, message },
             e => Self::Other(e.to_string()),
         }
     }

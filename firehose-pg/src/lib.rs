@@ -10,6 +10,7 @@ mod connect;
 mod deadline;
 mod error;
 mod listener;
+mod migrate;
 mod notifier;
 mod pool;
 mod session;
@@ -22,8 +23,9 @@ mod transaction;
 mod url;
 mod url_builder;
 
-pub use connect::{connect, migrate};
+pub use connect::connect;
 pub use listener::PgListener;
+pub use migrate::{Migrations, migrate};
 pub use notifier::PgNotifier;
 pub use store::PgStore;
 pub use transaction::{Receipt, broadcast_in, broadcast_many_in};

@@ -24,6 +24,9 @@ const TRUST: Duration = Duration::from_secs(5);
 /// How often a read is repeated that the server could not serialise.
 const REPEATS: usize = 5;
 
+/// A write on a server that takes none any more (`read_only_sql_transaction`).
+const DEMOTED: &str = "25006";
+
 /// What to do where a connection turns out to be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lost {
@@ -102,7 +105,9 @@ impl Pool {
             } else if cause.code() == Some("40001") && repeats < REPEATS {
                 repeats += 1;
             } else {
-                if cause.ends_session() {
+                if cause.code() == Some(DEMOTED) {
+                    deadline.bound(self.replace()).await.unwrap_or_default();
+                } else if cause.ends_session() {
                     self.swap_if(&pool);
                 }
                 return Err(cause);

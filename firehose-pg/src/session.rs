@@ -55,12 +55,15 @@ impl Dialler {
     /// Dropped half way, it leaves no session behind.
     pub(crate) async fn dial(&self) -> Result<Dialled, Cause> {
         let deadline = Deadline::after(self.timeout);
-        deadline.bound(self.try_all()).await.unwrap_or(Err(Cause::Late(Step::Connect)))
+        deadline.bound(self.try_all(&deadline)).await.unwrap_or(Err(Cause::Late(Step::Connect)))
     }
 
-    async fn try_all(&self) -> Result<Dialled, Cause> {
+    /// Each address gets an equal share of the time that is left, so that one that is silent does not use up that of
+    /// the next.
+    async fn try_all(&self, deadline: &Deadline) -> Result<Dialled, Cause> {
         let mut last = Cause::Known { kind: ErrorKind::Config, message: "the URL names no host".to_owned() };
-        for address in &self.target.addresses {
+        for (at, address) in self.target.addresses.iter().enumerate() {
+            let hosts_left = self.target.addresses.len() - at;
             // Resolved anew each time: a failover may move the name.
             let ips = match resolve(address).await {
                 Ok(ips) => ips,
@@ -69,10 +72,13 @@ impl Dialler {
                     continue;
                 }
             };
-            for ip in ips {
-                match self.try_one(address, ip).await {
-                    Ok(dialled) => return Ok(dialled),
-                    Err(cause) => last = cause,
+            let tries = u32::try_from(hosts_left - 1 + ips.len()).unwrap_or(u32::MAX);
+            for (ip, left) in ips.into_iter().zip((1..=tries).rev()) {
+                let share = Deadline::after(deadline.left() / left);
+                match share.bound(self.try_one(address, ip)).await {
+                    Some(Ok(dialled)) => return Ok(dialled),
+                    Some(Err(cause)) => last = cause,
+                    None => last = Cause::Late(Step::Connect),
                 }
             }
         }

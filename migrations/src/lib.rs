@@ -1,7 +1,7 @@
 //! The schema of Firehose, forwards and backwards.
 //!
 //! [`up`] makes the tables, or adopts those that the Ruby gem `firehose` made: it adds what is missing and rewrites
-//! nothing. [`down`] takes away what [`up`] added, and the tables only where they were made here. [`print`] gives the
+//! nothing. [`down`] takes away what [`up`] added, and the tables only where they were made here. [`print()`] gives the
 //! same as plain SQL, for who runs migrations by other means.
 //!
 //! Each runs in one transaction under an advisory lock, so any number of processes may migrate at once. What was done

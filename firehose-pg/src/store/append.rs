@@ -226,12 +226,16 @@ impl PgStore {
                 todo.push_front(Part { entries: part.entries[half].to_vec(), ..part });
             }
         } else {
-            session.give_back();
+            match verdict.kind {
+                // Demoted under us: the next connection looks for the server that takes writes.
+                ErrorKind::Standby => self.renew(session),
+                _ => session.give_back(),
+            }
             appending.fail(&part.entries, cause.explain(OPERATION, Work::Write));
         }
     }
 
-    /// Plans went stale, on this connection and on the others.
+    /// This connection is of no more use, and neither are the idle ones.
     fn renew(&self, session: Lent<'_>) {
         drop(session);
         self.writers.forget();

@@ -91,12 +91,38 @@ async fn c56_sockets_hosts_and_several_of_them() {
 async fn every_session_is_called_by_its_name_and_keeps_alive() {
     run(Shape::Fresh, |db| async move {
         let config = Config { application_name: "orders service".to_owned(), ..to(&db, tcp(&db, "127.0.0.1").to_secret()) };
-        let _backend = works(&config).await;
+        let backend = works(&config).await;
+        let session = session(&backend).await;
+        session.control.listen(&[channel("a")]).await.unwrap();
         let named = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'orders service' AND datname = current_database()";
         assert!(db.number(named).await >= 3);
         let others = "SELECT count(*) FROM pg_stat_activity WHERE application_name <> 'orders service' AND datname = current_database()
                       AND pid <> pg_backend_pid() AND client_addr IS NOT NULL";
         assert_eq!(db.number(others).await, 0);
+
+        // c12: the kernel's own timer of the listening session's socket; 02 is that of the keepalive.
+        let client = db.client().await;
+        let ports = "SELECT client_port FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()";
+        let port: i32 = client.query_one(ports, &[]).await.unwrap().get(0);
+        let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let of_session = |line: &&str| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&format!(":{port:04X}")));
+        let line = sockets.lines().find(of_session).unwrap();
+        assert_eq!(line.split_whitespace().nth(5).map(|timer| &timer[..2]), Some("02"), "{line}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn c21_a_silent_host_does_not_use_up_the_time_of_the_next() {
+    run(Shape::Fresh, |db| async move {
+        let silent = stub(b"").await;
+        let password =
+            tcp(&db, "x").to_secret().expose().split_once('@').unwrap().0.rsplit_once(':').unwrap().1.to_owned();
+        let url =
+            format!("postgres://postgres:{password}@127.0.0.1:{silent},127.0.0.1:{}/{}", db.cluster.port, db.name);
+        let config = Config { statement_timeout: Duration::from_millis(1_500), ..to(&db, url) };
+        let backend = within(3, firehose_pg::connect(&config)).await.unwrap();
+        backend.store.settings().await.unwrap();
     })
     .await;
 }
@@ -142,11 +168,12 @@ async fn tls_is_the_same_for_both_drivers() {
             assert_eq!(with.min(without), 0, "one way for all sessions");
         }
 
+        let (root, stranger_path, nowhere) = (root.as_str(), stranger_path.as_str(), "/nowhere.crt");
         for (host, parameters) in [
-            ("127.0.0.1", vec![("sslmode", "verify-full"), ("sslrootcert", &root)]),
-            ("localhost", vec![("sslmode", "verify-full"), ("sslrootcert", &stranger_path)]),
-            ("localhost", vec![("sslmode", "verify-ca"), ("sslrootcert", &stranger_path)]),
-            ("localhost", vec![("sslmode", "verify-full"), ("sslrootcert", &"/nowhere.crt".to_owned())]),
+            ("127.0.0.1", vec![("sslmode", "verify-full"), ("sslrootcert", root)]),
+            ("localhost", vec![("sslmode", "verify-full"), ("sslrootcert", stranger_path)]),
+            ("localhost", vec![("sslmode", "verify-ca"), ("sslrootcert", stranger_path)]),
+            ("localhost", vec![("sslmode", "verify-full"), ("sslrootcert", nowhere)]),
         ] {
             let url = parameters.iter().fold(tcp(&db, host), |url, (k, v)| url.parameter(*k, *v));
             let e = refused(&to(&db, url.to_secret())).await;

@@ -112,7 +112,7 @@ async fn its_payload_is_ours_byte_for_byte() {
         let mut inline = [0, 0];
         for (stream, data) in &cases {
             let identifier = Naming::default().stream(&name(stream));
-            session.control.listen(&[identifier.clone()]).await.unwrap();
+            session.control.listen(std::slice::from_ref(&identifier)).await.unwrap();
             let call = "SELECT b.id, b.channel_id, b.sequence, m.created_at FROM firehose_broadcast($1, $2) b,
                         LATERAL (SELECT created_at FROM firehose_messages WHERE id = b.id) m";
             let row = match client.query_opt(call, &[stream, data]).await.unwrap() {
@@ -153,7 +153,7 @@ async fn its_channel_is_ours_in_each_layout() {
             for n in 0..40 {
                 let stream = format!("stream {n} ü");
                 let expected = naming.stream(&name(&stream));
-                session.control.listen(&[expected.clone()]).await.unwrap();
+                session.control.listen(std::slice::from_ref(&expected)).await.unwrap();
                 client.execute("SELECT firehose_broadcast($1, 'x')", &[&stream]).await.unwrap();
                 assert_eq!(heard(&mut session).await.0, expected.as_str(), "{layout:?} {stream}");
             }

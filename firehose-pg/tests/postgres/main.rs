@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod append;
+#[cfg(feature = "cli")]
+mod command;
 mod concurrency;
 mod connection;
 mod functions;
