@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::append::{name, new};
-use crate::harness::{PASSWORD, Shape, TestDatabase, run, within};
+use crate::harness::{Cluster, PASSWORD, Shape, TestDatabase, run, within};
 use crate::transport::{channel, heard, notification, session};
 
 fn to(db: &TestDatabase, url: impl Into<Secret>) -> Config {
@@ -108,6 +108,32 @@ async fn every_session_is_called_by_its_name_and_keeps_alive() {
         let of_session = |line: &&str| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&format!(":{port:04X}")));
         let line = sockets.lines().find(of_session).unwrap();
         assert_eq!(line.split_whitespace().nth(5).map(|timer| &timer[..2]), Some("02"), "{line}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn c21_a_standby_is_refused_and_the_next_server_used() {
+    run(Shape::Fresh, |db| async move {
+        let standby = tokio::task::spawn_blocking(Cluster::standby).await.unwrap();
+        let own = DatabaseUrl::new(standby.folder.to_string_lossy(), standby.port, "postgres").user("postgres");
+        let alone = to(&db, own.to_secret());
+        let e = refused(&alone).await;
+        assert_eq!((e.kind(), e.is_retryable()), (ErrorKind::Standby, true), "{e}");
+        assert_eq!(firehose_pg::migrate(&alone).await.unwrap_err().kind(), ErrorKind::Standby);
+
+        let hosts = format!("{},{}", standby.folder.display(), db.cluster.folder.display());
+        let ports = format!("{},{}", standby.port, db.cluster.port);
+        works(&to(&db, format!("postgres:///{}?user=postgres&host={hosts}&port={ports}", db.name))).await;
+
+        // Promoted, it takes writes like any other.
+        let mut options = tokio_postgres::Config::new();
+        options.host_path(&standby.folder).port(standby.port).user("postgres").dbname("postgres");
+        let (client, connection) = options.connect(tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("SELECT pg_promote()").await.unwrap();
+        firehose_pg::migrate(&alone).await.unwrap();
+        works(&alone).await;
     })
     .await;
 }

@@ -27,6 +27,12 @@ rm -rf "$2"
 /// Characters that a URL has uses for.
 pub(crate) const PASSWORD: &str = "p@ss/w?rd:#[1] %41+&=,$ ü";
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Primary,
+    Standby,
+}
+
 /// A server of our own. Its superuser is `postgres`; over TCP it wants [`PASSWORD`].
 pub(crate) struct Cluster {
     pub(crate) folder: PathBuf,
@@ -41,16 +47,22 @@ impl Cluster {
     pub(crate) fn get() -> &'static Self {
         static CLUSTER: OnceLock<Cluster> = OnceLock::new();
         CLUSTER.get_or_init(|| {
-            let cluster = Self::start();
+            sweep();
+            let cluster = Self::start(Role::Primary);
             database::make_templates(&cluster);
             cluster
         })
     }
 
-    fn start() -> Self {
+    /// Another one, in recovery for as long as nobody promotes it. Goes with the value.
+    pub(crate) fn standby() -> Self {
+        Self::start(Role::Standby)
+    }
+
+    fn start(role: Role) -> Self {
         let programs = find_programs();
-        sweep();
-        let folder = std::env::temp_dir().join(format!("{PREFIX}{}", std::process::id()));
+        let suffix = if role == Role::Standby { "-standby" } else { "" };
+        let folder = std::env::temp_dir().join(format!("{PREFIX}{}{suffix}", std::process::id()));
         fs::create_dir(&folder).expect("a folder for the cluster");
         let owner = owner();
         if let Some((uid, gid)) = owner {
@@ -90,6 +102,13 @@ impl Cluster {
             folder.display()
         )
         .expect("settings");
+        if role == Role::Standby {
+            let signal = folder.join("data/standby.signal");
+            fs::write(&signal, "").expect("the standby's sign");
+            if let Some((uid, gid)) = owner {
+                chown(&signal, Some(uid), Some(gid)).expect("its owner");
+            }
+        }
 
         let watch = command(Path::new("/bin/sh"))
             .args(["-c", WATCH, "watch"])
@@ -110,7 +129,7 @@ impl Cluster {
     fn wait(&self) {
         let ready = || {
             let text = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap_or_default();
-            text.lines().nth(7).is_some_and(|line| line.trim() == "ready")
+            text.lines().nth(7).is_some_and(|line| ["ready", "standby"].contains(&line.trim()))
         };
         for _ in 0..1_000 {
             if ready() {
@@ -129,7 +148,9 @@ const PREFIX: &str = "firehose-pg-tests-";
 fn sweep() {
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(owner) = name.strip_prefix(PREFIX).and_then(|pid| pid.parse::<u32>().ok()) else { continue };
+        let Some(owner) = name.strip_prefix(PREFIX).and_then(|pid| pid.split('-').next()?.parse::<u32>().ok()) else {
+            continue;
+        };
         if Path::new(&format!("/proc/{owner}")).exists() {
             continue;
         }
@@ -151,7 +172,7 @@ fn find_programs() -> PathBuf {
         let name = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         name.and_then(|name| name.parse::<u32>().ok()).unwrap_or(0)
     };
-    let mut found: Vec<PathBuf> = std::env::var_os("FIREHOSE_TEST_POSTGRES").map(PathBuf::from).into_iter().collect();
+    let mut found: Vec<PathBuf> = std::env::var_os("TEST_POSTGRES_BIN").map(PathBuf::from).into_iter().collect();
     if found.is_empty() {
         let installed = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         found.extend(installed.map(|entry| entry.path().join("bin")));
@@ -162,7 +183,7 @@ fn find_programs() -> PathBuf {
     let usable = |folder: &PathBuf| folder.join("postgres").is_file() && folder.join("initdb").is_file();
     found.into_iter().find(usable).expect(
         "these tests need a PostgreSQL server: install the package `postgresql` (Debian, Ubuntu), `postgresql-server` \
-         (Fedora) or `postgresql` (Homebrew), or name the folder of `postgres` and `initdb` in FIREHOSE_TEST_POSTGRES",
+         (Fedora) or `postgresql` (Homebrew), or name the folder of `postgres` and `initdb` in TEST_POSTGRES_BIN",
     )
 }
 
