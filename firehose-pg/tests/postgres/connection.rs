@@ -46,9 +46,8 @@ async fn c56_passwords_of_any_characters() {
     run(Shape::Fresh, |db| async move {
         let role = format!("odd_{}", db.name);
         db.execute(&format!("CREATE ROLE {role} LOGIN SUPERUSER")).await;
-        for password in
-            [":", "/", "?", "#", "[", "]", "@", "%", "%41", "$1", "&", "+", "=", ",", " x ", "ü日本", "'\"\\", PASSWORD]
-        {
+        // Logging in is slow by design, so several characters share a password.
+        for password in [":", "/?#", "[]@", "%41", "$1&+=,", " ü日本'\"\\ ", PASSWORD] {
             let quoted = password.replace('\'', "''");
             db.execute(&format!("SET standard_conforming_strings = on; ALTER ROLE {role} PASSWORD '{quoted}'")).await;
             let url = DatabaseUrl::new("127.0.0.1", db.cluster.port, &db.name).user(&role).password(password);

@@ -163,47 +163,47 @@ both_shapes! {
 /// What sqlx' own pool never gets over: every later acquire would time out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pool_recovers_from_a_network_that_went_silent() {
-    for tls in ["disable", "require"] {
-        run(Shape::Fresh, |db| async move {
-            db.execute(SLOW).await;
-            let proxy = Proxy::to(db.cluster.port).await;
-            let backend = through(&db, &proxy, tls).await;
-            let store = &backend.store;
-            assert!(store.append(&[new("a", "1")], Blocked::Skip).await[0].is_ok());
-            for told in [true, false] {
-                store.heads(&[name("a")], HeadDetail::Cheap).await.unwrap();
-                assert!(store.append(&[new("a", "x")], Blocked::Skip).await[0].is_ok());
-                proxy.freeze();
-                let streams = [name("a")];
-                let reads = async {
-                    tokio::join!(store.heads(&streams, HeadDetail::Cheap), store.heads(&streams, HeadDetail::Cheap))
-                };
-                if told {
-                    // The engine noticed: nobody waits for a deadline.
-                    store.recover().await.unwrap();
-                    let (one, two) = within(3, reads).await;
-                    one.unwrap();
-                    two.unwrap();
-                } else {
-                    let (one, two) = within(3, reads).await;
-                    // Of the two places one may be free, and then opens a connection that works.
-                    let failed = [one, two].into_iter().filter_map(Result::err).collect::<Vec<_>>();
-                    assert!(!failed.is_empty());
-                    for e in failed {
-                        assert!(matches!(e.kind(), ErrorKind::Timeout(Step::Heads)), "{e:?}");
-                        assert!(e.is_retryable());
-                    }
-                    store.heads(&streams, HeadDetail::Cheap).await.unwrap();
-                }
+    let plain = run(Shape::Fresh, |db| recovers(db, "disable"));
+    let encrypted = run(Shape::Fresh, |db| recovers(db, "require"));
+    tokio::join!(plain, encrypted);
+}
+
+async fn recovers(db: TestDatabase, tls: &str) {
+    db.execute(SLOW).await;
+    let proxy = Proxy::to(db.cluster.port).await;
+    let backend = through(&db, &proxy, tls).await;
+    let store = &backend.store;
+    assert!(store.append(&[new("a", "1")], Blocked::Skip).await[0].is_ok());
+    for told in [true, false] {
+        store.heads(&[name("a")], HeadDetail::Cheap).await.unwrap();
+        assert!(store.append(&[new("a", "x")], Blocked::Skip).await[0].is_ok());
+        proxy.freeze();
+        let streams = [name("a")];
+        let reads =
+            async { tokio::join!(store.heads(&streams, HeadDetail::Cheap), store.heads(&streams, HeadDetail::Cheap)) };
+        if told {
+            // The engine noticed: nobody waits for a deadline.
+            store.recover().await.unwrap();
+            let (one, two) = within(3, reads).await;
+            one.unwrap();
+            two.unwrap();
+        } else {
+            let (one, two) = within(3, reads).await;
+            // Of the two places one may be free, and then opens a connection that works.
+            let failed = [one, two].into_iter().filter_map(Result::err).collect::<Vec<_>>();
+            assert!(!failed.is_empty());
+            for e in failed {
+                assert!(matches!(e.kind(), ErrorKind::Timeout(Step::Heads)), "{e:?}");
+                assert!(e.is_retryable());
             }
-            // A write in flight: nobody knows; and the next one finds another connection.
-            let results = within(3, store.append(&[new("a", "x")], Blocked::Skip)).await;
-            let e = results[0].as_ref().unwrap_err();
-            assert_eq!((e.kind(), e.outcome()), (ErrorKind::Timeout(Step::Append), Outcome::Unknown));
-            assert!(within(3, store.append(&[new("a", "x")], Blocked::Skip)).await[0].is_ok());
-        })
-        .await;
+            store.heads(&streams, HeadDetail::Cheap).await.unwrap();
+        }
     }
+    // A write in flight: nobody knows; and the next one finds another connection.
+    let results = within(3, store.append(&[new("a", "x")], Blocked::Skip)).await;
+    let e = results[0].as_ref().unwrap_err();
+    assert_eq!((e.kind(), e.outcome()), (ErrorKind::Timeout(Step::Append), Outcome::Unknown));
+    assert!(within(3, store.append(&[new("a", "x")], Blocked::Skip)).await[0].is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
 
 use super::database;
 
@@ -39,6 +39,8 @@ pub(crate) struct Cluster {
     pub(crate) port: u16,
     /// The certificate that signed the server's, which is for `localhost`.
     pub(crate) root_certificate: PathBuf,
+    /// Takes the names of databases that may be dropped.
+    pub(crate) unused: mpsc::Sender<String>,
     _watch: Child,
 }
 
@@ -120,8 +122,11 @@ impl Cluster {
             .process_group(0)
             .spawn()
             .expect("a shell that watches over the server");
-        let cluster = Self { folder, port, root_certificate, _watch: watch };
+        let (unused, dropped) = mpsc::channel();
+        let cluster = Self { folder, port, root_certificate, unused, _watch: watch };
         cluster.wait();
+        let folder = cluster.folder.clone();
+        std::thread::spawn(move || database::drop_unused(folder, port, dropped));
         cluster
     }
 

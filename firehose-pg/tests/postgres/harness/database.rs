@@ -1,6 +1,8 @@
 //! A database a test, copied from one that is migrated already.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use firehose_core::{Backend, Config};
@@ -75,7 +77,7 @@ impl TestDatabase {
     }
 }
 
-/// Runs `test` on a database of its own, and drops it after.
+/// Runs `test` on a database of its own, which goes after it.
 pub(crate) async fn run<F: Future<Output = ()>>(shape: Shape, test: impl FnOnce(TestDatabase) -> F) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let cluster = Cluster::get();
@@ -88,7 +90,8 @@ pub(crate) async fn run<F: Future<Output = ()>>(shape: Shape, test: impl FnOnce(
     };
     admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await.expect("a database");
     test(TestDatabase { name: name.clone(), cluster }).await;
-    admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.expect("the database goes");
+    // Nobody waits for it: a server that drops a database writes everything out first.
+    cluster.unused.send(name).expect("someone who drops databases");
 }
 
 /// Makes the databases that the tests' are copied from.
@@ -110,9 +113,25 @@ pub(super) fn make_templates(cluster: &Cluster) {
     std::thread::scope(|scope| scope.spawn(|| runtime().block_on(make)).join().expect("templates"));
 }
 
+/// Drops databases that nobody uses any more, for as long as the run lasts.
+pub(super) fn drop_unused(folder: PathBuf, port: u16, unused: mpsc::Receiver<String>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let admin = connect_to(&folder, port, "postgres").await;
+        for name in unused {
+            // At the end of the run the server goes first.
+            drop(admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await);
+        }
+    });
+}
+
 async fn connect(cluster: &Cluster, database: &str) -> Client {
+    connect_to(&cluster.folder, cluster.port, database).await
+}
+
+async fn connect_to(folder: &Path, port: u16, database: &str) -> Client {
     let mut options = tokio_postgres::Config::new();
-    options.host_path(&cluster.folder).port(cluster.port).user("postgres").dbname(database);
+    options.host_path(folder).port(port).user("postgres").dbname(database);
     let (client, connection) = options.connect(NoTls).await.expect("the test server");
     tokio::spawn(connection);
     client
