@@ -1,20 +1,53 @@
-//! Firehose: persistent publish/subscribe (work in progress map).
+//! Persistent, ordered publish/subscribe: every message is stored with a gapless sequence in its stream, announced by a
+//! mere hint, and brought to every subscriber in order, once, and whole, whatever fails.
+//!
+//! This crate holds the engine and the four traits that it stands on ([`MessageStore`], [`Notifier`], [`Listener`],
+//! [`Clock`]). A backend comes from another crate: PostgreSQL's in production, testkit's in unit tests, or your own.
+//!
+//! In reading order:
+//!
+//! - [`Firehose`], the handle, and [`Builder`], which makes it.
+//! - [`NewMessage`] and [`Message`]; [`StreamName`]; [`Cursor`], [`Token`] and [`Start`].
+//! - [`Subscription`] and [`Subscriptions`], which give [`Delivery`]s; [`Queue`] and [`RawListener`] beside them.
+//! - The traits, each with a numbered contract, and [`Backend`], which holds one of each.
+//! - [`Config`], [`Error`], [`State`], [`Health`], [`Diagnostics`], [`MetricsSnapshot`].
 
 mod backend;
+mod builder;
 mod config;
 mod cursor;
+mod deliver;
+mod engine;
 mod error;
+mod firehose;
+mod listen;
 mod message;
 mod naming;
+mod observe;
+mod publish;
+mod queue;
+mod raw;
+mod shutdown;
 mod stream;
 mod token;
 pub mod wire;
 
 pub use backend::*;
+pub use builder::Builder;
 pub use config::{Config, Loaded, Secret};
 pub use cursor::{Before, Cursor, Start};
+pub use deliver::{
+    CloseReason, Delivery, Gap, GapReason, HandlerGuard, Reset, ResetReason, Subscription, Subscriptions,
+};
 pub use error::{Error, ErrorKind, Outcome, Result, Step};
+pub use firehose::Firehose;
 pub use message::{Epoch, Message, MessageId, MessageKey, NewMessage, Sequence, Timestamp};
 pub use naming::{Layout, Naming};
+pub use observe::{
+    Diagnostics, ErrorReport, Event, Health, MetricsSnapshot, Stage, State, StopReason, StreamDiagnosis,
+};
+pub use queue::{Elapsed, Queue};
+pub use raw::RawListener;
+pub use shutdown::ShutdownReceipt;
 pub use stream::{ChannelIdentifier, StreamName};
 pub use token::Token;

@@ -33,6 +33,11 @@ impl Naming {
         Self { prefix: prefix.into(), layout, buckets: buckets.max(1) }
     }
 
+    /// The word that names begin with.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// The channel on which messages of `stream` are announced.
     pub fn stream(&self, stream: &StreamName) -> ChannelIdentifier {
         match self.layout {

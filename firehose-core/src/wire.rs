@@ -76,6 +76,11 @@ pub fn encode(message: &Message, max_bytes: usize) -> Arc<str> {
             return whole.into();
         }
     }
+    encode_light(message)
+}
+
+/// The payload that announces `message` without its data.
+pub(crate) fn encode_light(message: &Message) -> Arc<str> {
     render(message, None).into()
 }
 

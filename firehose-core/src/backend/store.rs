@@ -78,7 +78,7 @@ impl Head {
 
     /// The position after everything.
     pub fn cursor(&self) -> Cursor {
-        Cursor::at(Some(self.epoch), self.sequence)
+        Cursor { id: self.last_id, ..Cursor::at(Some(self.epoch), self.sequence) }
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) struct Sql {
     pub(crate) channel: String,
     pub(crate) trim_candidates: String,
     pub(crate) trim: String,
+    pub(crate) trim_due: String,
     pub(crate) trim_counters: String,
     pub(crate) trim_lock: String,
     pub(crate) delete: String,
@@ -44,7 +45,8 @@ impl Sql {
             settings: fill("SELECT layout, buckets, prefix FROM {s}.firehose_settings"),
             channel: fill("SELECT id FROM {s}.firehose_channels WHERE name = $1"),
             trim_candidates: fill(TRIM_CANDIDATES),
-            trim: fill(TRIM),
+            trim: fill(&format!("{DUE}DELETE FROM {{s}}.firehose_messages m USING due WHERE m.id = due.id")),
+            trim_due: fill(&format!("{DUE}SELECT count(*) FROM due")),
             trim_counters: fill(TRIM_COUNTERS),
             trim_lock: TRIM_LOCK.to_owned(),
             delete: fill("DELETE FROM {s}.firehose_channels WHERE name = $1 RETURNING id"),
@@ -179,10 +181,10 @@ ORDER BY ch.id LIMIT $5";
 
 /// $1 messages kept (-1: all), $2 longest age in µs (-1: any), $3 least age in µs, $4 channel ids, $5 how many rows. What
 /// goes is a prefix: it ends before the first message that stays. No channel row is locked.
-const TRIM: &str = "
+const DUE: &str = "
 WITH now AS MATERIALIZED (
   SELECT clock_timestamp() AT TIME ZONE 'utc' AS utc
-), doomed AS MATERIALIZED (
+), due AS MATERIALIZED (
   SELECT prefix.id FROM unnest($4::bigint[]) AS ch(id)
   CROSS JOIN now
   CROSS JOIN LATERAL (
@@ -202,7 +204,7 @@ WITH now AS MATERIALIZED (
   ) prefix
   WHERE prefix.goes ORDER BY prefix.channel_id, prefix.sequence LIMIT $5
 )
-DELETE FROM {s}.firehose_messages m USING doomed WHERE m.id = doomed.id";
+";
 
 /// $1 channel ids. A row that a publisher holds is left for the next trim: the count is made anew each time.
 const TRIM_COUNTERS: &str = "

@@ -42,8 +42,17 @@ impl PgStore {
             return Ok(Trimmed { messages: 0, more: true });
         }
         let gone = self.trim_channels(&txn, &[channel], retain, budget).await?;
+        let more = gone >= budget && self.is_due(&txn, channel, retain).await?;
         txn.commit().await?;
-        Ok(Trimmed { messages: gone, more: gone >= budget })
+        Ok(Trimmed { messages: gone, more })
+    }
+
+    /// Whether a stream still has something to trim.
+    async fn is_due(&self, txn: &DatabaseTransaction, channel: i64, retain: Retain) -> Result<bool, DbErr> {
+        let mut values = limits(retain);
+        values.extend([vec![channel].into(), 1_i64.into()]);
+        let row = txn.query_one_raw(statement(&self.sql.trim_due, values)).await?;
+        Ok(row.map_or(Ok(0), |row| row.try_get_by_index::<i64>(0))? > 0)
     }
 
     /// Rounds of some streams each, until there are no more or the budget is used up. Each round is a transaction.
@@ -55,12 +64,21 @@ impl PgStore {
             let (last, gone) =
                 self.pool.run(Step::Read, Lost::Tell, |db| self.trim_round(db, retain, after, left)).await?;
             trimmed.messages += gone;
-            trimmed.more = trimmed.messages >= budget;
             match last {
-                Some(last) if !trimmed.more => after = last,
-                _ => return Ok(trimmed),
+                Some(last) if trimmed.messages < budget => after = last,
+                _ => break,
             }
         }
+        if trimmed.messages >= budget {
+            let mut values = limits(retain);
+            values.extend([0_i64.into(), 1_i64.into()]);
+            let next = |db: Arc<DatabaseConnection>| {
+                let candidates = statement(&self.sql.trim_candidates, values.clone());
+                async move { db.query_one_raw(candidates).await }
+            };
+            trimmed.more = self.pool.run(Step::Read, Lost::Repeat, next).await?.is_some();
+        }
+        Ok(trimmed)
     }
 
     /// The last stream of the round, where there may be others, and how many messages went.

@@ -7,6 +7,7 @@ mod append;
 mod command;
 mod concurrency;
 mod connection;
+mod engine;
 mod functions;
 mod gem;
 mod harness;

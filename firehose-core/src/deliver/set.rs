@@ -1,0 +1,174 @@
+//! Several streams as one.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use futures_util::future::{BoxFuture, Shared};
+use futures_util::stream::{FuturesUnordered, StreamFuture};
+use futures_util::{FutureExt, StreamExt};
+
+use super::delivery::Delivery;
+use super::subscription::Subscription;
+use crate::cursor::{Cursor, Start};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::stream::StreamName;
+use crate::token::Token;
+
+/// A set of streams that comes and goes, read as one: each in order, none before another by rule.
+///
+/// Its [`token`](Self::token) holds a position in each, so that a transaction that commits late on one stream is not
+/// skipped because of another.
+pub struct Subscriptions {
+    engine: Arc<Engine>,
+    waiting: FuturesUnordered<StreamFuture<Member>>,
+    members: HashMap<StreamName, Position>,
+    next_number: u64,
+    /// Ends with the engine.
+    closing: Shared<BoxFuture<'static, ()>>,
+}
+
+struct Position {
+    /// Which of the subscriptions of this name counts: the last that was added.
+    number: u64,
+    cursor: Cursor,
+}
+
+/// A subscription that knows its place in the set.
+struct Member {
+    number: u64,
+    /// `None` once it was removed from the set: that ends it at once, and not only when the set is polled.
+    subscription: Option<Subscription>,
+}
+
+impl Stream for Member {
+    type Item = Delivery;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        match &mut self.subscription {
+            Some(subscription) => Pin::new(subscription).poll_next(cx),
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+impl Subscriptions {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        let closing = {
+            let engine = engine.clone();
+            async move {
+                engine.shutdown.requested().await;
+            }
+            .boxed()
+            .shared()
+        };
+        Self { engine, waiting: FuturesUnordered::new(), members: HashMap::new(), next_number: 0, closing }
+    }
+
+    /// Adds a stream; one that is there already begins anew at `start`.
+    ///
+    /// # Errors
+    /// As [`subscribe_from`](crate::Firehose::subscribe_from); then the set is as it was.
+    ///
+    /// # Cancel safety
+    /// Dropped half way, the set is as it was.
+    pub async fn add<S>(&mut self, stream: S, start: Start) -> Result<()>
+    where
+        S: TryInto<StreamName>,
+        Error: From<S::Error>,
+    {
+        let subscription = Subscription::open(&self.engine, stream.try_into()?, start).await?;
+        let (name, cursor, number) = (subscription.stream().clone(), subscription.cursor(), self.next_number);
+        self.next_number += 1;
+        self.drop_member(&name);
+        self.members.insert(name, Position { number, cursor });
+        self.waiting.push(Member { number, subscription: Some(subscription) }.into_future());
+        Ok(())
+    }
+
+    /// Removes a stream: nothing of it is delivered any more. One that is not there is no error.
+    pub fn remove(&mut self, stream: &StreamName) {
+        self.drop_member(stream);
+    }
+
+    fn drop_member(&mut self, stream: &StreamName) {
+        let Some(position) = self.members.remove(stream) else { return };
+        for waiting in self.waiting.iter_mut() {
+            if let Some(member) = waiting.get_mut()
+                && member.number == position.number
+            {
+                member.subscription = None;
+            }
+        }
+    }
+
+    /// The streams in the set.
+    pub fn streams(&self) -> impl Iterator<Item = &StreamName> {
+        self.members.keys()
+    }
+
+    /// How many streams it has.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The position in `stream` after everything that was handed out of it.
+    pub fn cursor(&self, stream: &StreamName) -> Option<Cursor> {
+        self.members.get(stream).map(|p| p.cursor)
+    }
+
+    /// The positions in all of its streams after everything that was handed out.
+    pub fn token(&self) -> Token {
+        let mut token = Token::new();
+        self.members.iter().for_each(|(stream, position)| token.set(stream, position.cursor));
+        token
+    }
+
+    /// The next delivery of any stream. It waits while the set is empty or nothing comes; `None` after every stream has
+    /// been closed with the engine.
+    ///
+    /// # Cancel safety
+    /// Safe: a dropped call loses nothing.
+    pub async fn next(&mut self) -> Option<(StreamName, Delivery)> {
+        StreamExt::next(self).await
+    }
+}
+
+impl Stream for Subscriptions {
+    type Item = (StreamName, Delivery);
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            match self.waiting.poll_next_unpin(cx) {
+                Poll::Pending => return Poll::Pending,
+                // An empty set waits for the engine's end: `add` takes `&mut self`, so whoever adds polls again.
+                Poll::Ready(None) => return self.closing.poll_unpin(cx).map(|()| None),
+                // A subscription that was removed, or that said it was closed.
+                Poll::Ready(Some((None, _member))) => {}
+                Poll::Ready(Some((Some(delivery), member))) => {
+                    let Some(subscription) = &member.subscription else { continue };
+                    let name = subscription.stream().clone();
+                    if let Some(position) = self.members.get_mut(&name) {
+                        position.cursor = subscription.cursor();
+                    }
+                    self.waiting.push(member.into_future());
+                    return Poll::Ready(Some((name, delivery)));
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Subscriptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.members.keys()).finish()
+    }
+}

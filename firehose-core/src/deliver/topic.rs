@@ -1,0 +1,452 @@
+//! One stream, as this process hears of it: order, duplicates, holes. Pure: announcements, heads, pages and times go in;
+//! items in order, and the time of the next read, come out.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::delivery::{Item, ResetReason};
+use super::replay::{Committed, absorb};
+use super::resume::{Verdict, judge};
+use crate::backend::{Anchor, Head, MonoTime, Page};
+use crate::cursor::Cursor;
+use crate::message::{Message, MessageId, Sequence};
+use crate::stream::StreamName;
+use crate::wire::Announcement;
+
+/// How many delivered messages are remembered by id, to tell a duplicate from a message that took another's place.
+const REMEMBERED: usize = 32;
+
+/// How often a message that was announced and is not visible is looked for before only the sweep looks.
+const LOOKS: u32 = 6;
+
+/// What a topic is held to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TopicLimits {
+    /// How long a hole waits for its notification.
+    pub(crate) grace: Duration,
+    /// The longest pause between two looks.
+    pub(crate) pause: Duration,
+    /// How many messages that came early are held.
+    pub(crate) held: usize,
+    /// How many bytes of them.
+    pub(crate) held_bytes: usize,
+}
+
+/// Why the store is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Why {
+    /// The sweep saw a head that nobody announced.
+    Sweep,
+    /// An announcement came without its data, or left a hole.
+    Announced,
+    /// A new session follows a lost one.
+    Replay,
+}
+
+/// What a topic did since it was asked last.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) duplicates: u64,
+    pub(crate) held: u64,
+    pub(crate) found: u64,
+    pub(crate) replayed: u64,
+}
+
+/// A read under way, as it was when it began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Read {
+    /// Where it reads from.
+    pub(crate) from: Cursor,
+    committed: Option<Committed>,
+    suspect: Option<Sequence>,
+    why: Why,
+    generation: u64,
+}
+
+/// The state of one subscribed stream.
+#[derive(Debug)]
+pub(crate) struct Topic {
+    stream: StreamName,
+    limits: TopicLimits,
+    /// The end of what was handed out; `None` until the start is fixed.
+    tail: Option<Cursor>,
+    /// The last that were handed out, oldest first.
+    recent: VecDeque<(Sequence, MessageId)>,
+    /// What came early.
+    held: BTreeMap<Sequence, Arc<Message>>,
+    held_bytes: usize,
+    /// The highest sequence that is known, or said, to exist.
+    wanted: Sequence,
+    /// The highest head that the store gave.
+    committed: Option<Committed>,
+    /// A place whose message may be another than the one handed out: read again from before it.
+    suspect: Option<Sequence>,
+    /// Someone spoke of another epoch: ask the store.
+    check: bool,
+    /// When the store is to be read next, and why.
+    need: Option<(MonoTime, Why)>,
+    reading: bool,
+    /// Rises when what was handed out is taken back: a read that began before it means nothing after it.
+    generation: u64,
+    /// Reads in a row that brought nothing although something is wanted.
+    looks: u32,
+    out: Vec<Item>,
+    tally: Tally,
+}
+
+impl Topic {
+    pub(crate) fn new(stream: StreamName, limits: TopicLimits) -> Self {
+        Self {
+            stream,
+            limits,
+            tail: None,
+            recent: VecDeque::new(),
+            held: BTreeMap::new(),
+            held_bytes: 0,
+            wanted: Sequence::ZERO,
+            committed: None,
+            suspect: None,
+            check: false,
+            need: None,
+            reading: false,
+            generation: 0,
+            looks: 0,
+            out: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// The end of what was handed out; `None` until [`Self::start`].
+    pub(crate) fn tail(&self) -> Option<Cursor> {
+        self.tail
+    }
+
+    /// The highest sequence that is known, or said, to exist.
+    pub(crate) fn known(&self) -> Sequence {
+        self.wanted.max(self.tail.map_or(Sequence::ZERO, |t| t.sequence))
+    }
+
+    /// How many messages are held because they came early.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The highest head that the store gave, for who reads in the cursor's epoch.
+    pub(crate) fn committed_in(&self, cursor: &Cursor) -> Option<Committed> {
+        self.committed.filter(|(epoch, _)| cursor.epoch.is_none_or(|own| own == *epoch))
+    }
+
+    /// What is to be handed out, in order.
+    pub(crate) fn take_items(&mut self) -> std::vec::Drain<'_, Item> {
+        self.out.drain(..)
+    }
+
+    pub(crate) fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
+
+    /// The start is fixed at `head`: what was heard since LISTEN goes on from there. Later calls change nothing.
+    pub(crate) fn start(&mut self, head: Option<&Head>, now: MonoTime) -> Option<MonoTime> {
+        if self.tail.is_some() {
+            return None;
+        }
+        let tail = head.map_or(Cursor::BEGINNING, Head::cursor);
+        self.tail = Some(tail);
+        self.committed = head.map(|h| (h.epoch, h.sequence));
+        if let Some(id) = tail.id {
+            self.remember(tail.sequence, id);
+        }
+        let strangers = self.held.values().any(|m| Some(m.channel_id) != tail.epoch);
+        self.drain_held();
+        if strangers {
+            self.check = true;
+            return self.schedule(now, Why::Announced);
+        }
+        self.look_again(now, Why::Announced)
+    }
+
+    /// A notification announced a message.
+    pub(crate) fn announced(&mut self, announcement: Announcement, now: MonoTime) -> Option<MonoTime> {
+        let (epoch, sequence, id) = (announcement.epoch, announcement.sequence, announcement.id);
+        let Some(tail) = self.tail else {
+            self.hold(announcement);
+            return None;
+        };
+        match tail.epoch {
+            Some(own) if own != epoch => {
+                // Only the store's word on an epoch is believed.
+                self.check = true;
+                return self.schedule(now + self.limits.grace, Why::Announced);
+            }
+            None => {
+                self.hold(announcement);
+                return self.schedule(now, Why::Announced);
+            }
+            Some(_) => {}
+        }
+        if sequence <= tail.sequence {
+            return match self.recall(sequence) {
+                Some(known) if known != id => {
+                    self.suspect = Some(self.suspect.map_or(sequence, |s| s.min(sequence)));
+                    self.schedule(now, Why::Announced)
+                }
+                _ => {
+                    self.tally.duplicates += 1;
+                    None
+                }
+            };
+        }
+        if sequence == tail.sequence.next() {
+            match announcement.into_message() {
+                Ok(message) => {
+                    self.deliver(message);
+                    self.drain_held();
+                    return None;
+                }
+                Err(announcement) => {
+                    self.hold(announcement);
+                    return self.schedule(now, Why::Announced);
+                }
+            }
+        }
+        if self.held.contains_key(&sequence) {
+            self.tally.duplicates += 1;
+            return None;
+        }
+        self.tally.held += 1;
+        self.hold(announcement);
+        self.schedule(now + self.limits.grace, Why::Announced)
+    }
+
+    /// The sweep read `head` when the tail was `seen`.
+    pub(crate) fn swept(&mut self, head: Option<&Head>, seen: &Cursor, now: MonoTime, why: Why) -> Option<MonoTime> {
+        let (tail, head) = (self.tail?, head?);
+        if tail.epoch != seen.epoch {
+            return None;
+        }
+        if tail.epoch == Some(head.epoch) {
+            self.committed = self.committed.max(Some((head.epoch, head.sequence)));
+            if head.sequence > tail.sequence {
+                self.wanted = self.wanted.max(head.sequence);
+                return self.schedule(now, why);
+            }
+            let (ours, theirs) = (self.recall(head.sequence), head.last_id);
+            if head.sequence == tail.sequence && theirs.is_some() && ours.is_some_and(|id| Some(id) != theirs) {
+                self.suspect = Some(head.sequence);
+                return self.schedule(now, why);
+            }
+            return None;
+        }
+        if tail.epoch.is_none() && head.sequence <= tail.sequence {
+            return None;
+        }
+        self.committed = Some((head.epoch, head.sequence));
+        self.check = true;
+        self.schedule(now, why)
+    }
+
+    /// After a new session: the store's word on whether the history goes on. `seen` is the cursor that was compared.
+    pub(crate) fn verified(&mut self, head: Option<&Head>, anchor: Option<Anchor>, seen: &Cursor) {
+        let (Some(tail), Some(head)) = (self.tail, head) else { return };
+        if tail != *seen || judge(seen, Some(head), anchor) != Verdict::WentBack {
+            // Moved on since, or nothing to say; a new epoch is found by its rows.
+            return;
+        }
+        let mut cursor = tail;
+        let reset =
+            Item::reset(&self.stream, &mut cursor, ResetReason::WentBack, head.epoch, head.sequence, head.cursor());
+        self.out.push(reset);
+        self.recent.clear();
+        self.rewind(cursor);
+        self.committed = Some((head.epoch, head.sequence));
+        if let Some(id) = cursor.id {
+            self.remember(cursor.sequence, id);
+        }
+    }
+
+    /// A read may begin: where from. `None` where it is not needed any more, or not yet.
+    pub(crate) fn begin_read(&mut self, now: MonoTime) -> Option<Read> {
+        let tail = self.tail?;
+        if self.reading || self.need.is_none_or(|(due, _)| due > now) {
+            return None;
+        }
+        let (_, why) = self.need.take()?;
+        if self.wanted <= tail.sequence && self.suspect.is_none() && !self.check {
+            return None;
+        }
+        self.reading = true;
+        let suspect = self.suspect.take();
+        self.check = false;
+        let from = suspect.map_or(tail, |s| tail.moved_to(s.previous().min(tail.sequence)));
+        Some(Read { from, committed: self.committed, suspect, why, generation: self.generation })
+    }
+
+    /// The read brought `page`. Gives when to read next.
+    pub(crate) fn page(&mut self, read: &Read, page: &Page, now: MonoTime) -> Option<MonoTime> {
+        let mut tail = self.tail?;
+        if read.generation != self.generation {
+            self.check = true;
+            self.schedule(now, read.why);
+            return self.end_read();
+        }
+        if let Some(suspect) = read.suspect {
+            tail = self.replace(tail, page);
+            if page.messages.last().is_none_or(|last| last.sequence < suspect) && !page.more {
+                self.suspect = Some(suspect);
+            }
+        }
+        let before = self.out.len();
+        let messages = absorb(&self.stream, &mut tail, page, read.committed, &mut self.out);
+        if self.out[before..].iter().any(|i| matches!(i, Item::Reset(..))) {
+            self.recent.clear();
+            self.rewind(tail);
+        }
+        self.tail = Some(tail);
+        for at in before..self.out.len() {
+            if let Item::Message(message) = &self.out[at] {
+                let (sequence, id) = (message.sequence, message.id);
+                self.remember(sequence, id);
+            }
+        }
+        match read.why {
+            Why::Announced => {}
+            Why::Sweep => self.tally.found += messages,
+            Why::Replay => self.tally.replayed += messages,
+        }
+        self.drain_held();
+        if page.more {
+            self.looks = 0;
+            self.wanted = self.wanted.max(tail.sequence.next());
+            self.schedule(now, read.why);
+        } else {
+            if messages > 0 {
+                self.looks = 0;
+            }
+            self.look_again(now, read.why);
+        }
+        self.end_read()
+    }
+
+    /// The read failed; it is tried again. Gives when.
+    pub(crate) fn read_failed(&mut self, read: &Read, now: MonoTime) -> Option<MonoTime> {
+        self.suspect = self.suspect.or(read.suspect);
+        self.check = true;
+        self.schedule(now + self.limits.pause, read.why);
+        self.end_read()
+    }
+
+    /// No read is under way any more; what was asked for meanwhile is due then.
+    fn end_read(&mut self) -> Option<MonoTime> {
+        self.reading = false;
+        self.need.map(|(due, _)| due)
+    }
+
+    /// Something is wanted and was not there: look again, later and later; in the end leave it to the sweep.
+    fn look_again(&mut self, now: MonoTime, why: Why) -> Option<MonoTime> {
+        let tail = self.tail?;
+        if self.wanted <= tail.sequence && self.suspect.is_none() {
+            self.looks = 0;
+            return None;
+        }
+        self.looks += 1;
+        if self.looks > LOOKS {
+            self.looks = 0;
+            self.wanted = tail.sequence;
+            self.suspect = None;
+            self.clear_held();
+            return None;
+        }
+        let pause = self.limits.grace.saturating_mul(1 << (self.looks - 1)).min(self.limits.pause);
+        self.schedule(now + pause, why)
+    }
+
+    /// Asks for a read at `due`. Gives the time where it is new to who reads.
+    fn schedule(&mut self, due: MonoTime, why: Why) -> Option<MonoTime> {
+        let (earlier, other) = self.need.unwrap_or((due, why));
+        let known = self.need.is_some() && earlier <= due;
+        self.need = Some((earlier.min(due), other.max(why)));
+        (!known && !self.reading).then_some(due)
+    }
+
+    fn deliver(&mut self, message: Arc<Message>) {
+        self.tail = Some(message.cursor());
+        self.remember(message.sequence, message.id);
+        self.out.push(Item::Message(message));
+    }
+
+    /// Keeps what came early; what does not fit is read from the store in its turn.
+    fn hold(&mut self, announcement: Announcement) {
+        self.wanted = self.wanted.max(announcement.sequence);
+        if let Ok(message) = announcement.into_message() {
+            let bytes = message.data.len();
+            if self.held.len() < self.limits.held && self.held_bytes + bytes <= self.limits.held_bytes {
+                self.held_bytes += bytes;
+                if let Some(replaced) = self.held.insert(message.sequence, message) {
+                    self.held_bytes -= replaced.data.len();
+                }
+            }
+        }
+    }
+
+    fn drain_held(&mut self) {
+        while let (Some(tail), Some(entry)) = (self.tail, self.held.first_entry()) {
+            let (sequence, epoch) = (*entry.key(), entry.get().channel_id);
+            if sequence > tail.sequence.next() && Some(epoch) == tail.epoch {
+                return;
+            }
+            let message = entry.remove();
+            self.held_bytes -= message.data.len();
+            if sequence == tail.sequence.next() && Some(epoch) == tail.epoch {
+                self.deliver(message);
+            }
+        }
+    }
+
+    fn clear_held(&mut self) {
+        self.held.clear();
+        self.held_bytes = 0;
+    }
+
+    /// Compares a page with what was handed out: from the first message that is another, the store's follow a reset.
+    fn replace(&mut self, tail: Cursor, page: &Page) -> Cursor {
+        let other = page.messages.iter().find(|m| {
+            Some(m.channel_id) == tail.epoch
+                && m.sequence <= tail.sequence
+                && self.recall(m.sequence).is_some_and(|id| id != m.id)
+        });
+        let Some(other) = other else { return tail };
+        let mut cursor = tail;
+        let after = tail.moved_to(other.sequence.previous());
+        let head = page.messages.last().map_or(other.sequence, |last| last.sequence);
+        let reset = Item::reset(&self.stream, &mut cursor, ResetReason::Replaced, other.channel_id, head, after);
+        self.out.push(reset);
+        self.recent.retain(|(sequence, _)| *sequence <= cursor.sequence);
+        self.rewind(cursor);
+        cursor
+    }
+
+    /// What was handed out ends at `cursor` now.
+    fn rewind(&mut self, cursor: Cursor) {
+        self.tail = Some(cursor);
+        self.generation += 1;
+        self.wanted = Sequence::ZERO;
+        self.committed = self.committed.filter(|(epoch, _)| Some(*epoch) == cursor.epoch);
+        self.clear_held();
+    }
+
+    fn remember(&mut self, sequence: Sequence, id: MessageId) {
+        if self.recent.len() == REMEMBERED {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((sequence, id));
+    }
+
+    fn recall(&self, sequence: Sequence) -> Option<MessageId> {
+        self.recent.iter().rev().find(|(s, _)| *s == sequence).map(|(_, id)| *id)
+    }
+}
+
+#[cfg(test)]
+#[path = "topic_tests.rs"]
+mod tests;

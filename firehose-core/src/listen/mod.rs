@@ -1,0 +1,9 @@
+//! The listening session: what should be heard, brought to what is heard.
+
+mod backoff;
+mod registry;
+mod supervisor;
+
+pub(crate) use backoff::Backoff;
+pub(crate) use registry::{Command, Registry};
+pub(crate) use supervisor::supervise;

@@ -1,0 +1,207 @@
+//! Sends hints: what was stored, and what was never meant to be stored.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore, oneshot};
+
+use super::marks::Announcements;
+use crate::backend::Notification;
+use crate::engine::Engine;
+use crate::error::{Error, Result, Step};
+use crate::listen::Backoff;
+use crate::message::Message;
+use crate::observe::Stage;
+use crate::wire;
+
+/// How many notifications go in one call.
+const BATCH: usize = 512;
+
+/// The longest pause after a call that failed: what waits is late then, and the sweep is there.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A notification that is not stored anywhere: its caller waits for it.
+struct Direct {
+    notification: Notification,
+    reply: oneshot::Sender<Result<()>>,
+}
+
+/// The announcements that wait.
+pub(crate) struct Announcer {
+    stored: Mutex<Announcements>,
+    direct: Mutex<VecDeque<Direct>>,
+    room: Semaphore,
+    arrived: Notify,
+    departed: Notify,
+    /// What the call under way announces, so that a shutdown that cannot wait for it knows.
+    sending: Mutex<Vec<Arc<Message>>>,
+}
+
+impl Announcer {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            stored: Mutex::new(Announcements::new(most)),
+            direct: Mutex::default(),
+            room: Semaphore::new(most.min(Semaphore::MAX_PERMITS)),
+            arrived: Notify::new(),
+            departed: Notify::new(),
+            sending: Mutex::default(),
+        }
+    }
+
+    fn stored(&self) -> MutexGuard<'_, Announcements> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sending(&self) -> MutexGuard<'_, Vec<Arc<Message>>> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn direct(&self) -> MutexGuard<'_, VecDeque<Direct>> {
+        self.direct.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stored message is to be announced. Never waits: what does not fit is made up for later.
+    pub(crate) fn announce(&self, engine: &Engine, message: Arc<Message>) {
+        if !self.stored().push(message) {
+            engine.observer.counters.commands_dropped.add(1);
+        }
+        self.arrived.notify_one();
+    }
+
+    /// Sends a notification that is stored nowhere. Waits for its turn and for the answer.
+    ///
+    /// Dropped while it waits for room, it is not sent; dropped later, it is.
+    pub(crate) async fn send(&self, notification: Notification) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        let permit = self.room.acquire().await.map_err(|_| Error::shut_down("notify"))?;
+        self.direct().push_back(Direct { notification, reply });
+        self.arrived.notify_one();
+        let answer = answer.await;
+        drop(permit);
+        answer.unwrap_or_else(|_| Err(Error::shut_down("notify")))
+    }
+
+    /// How many wait to be sent.
+    pub(crate) fn len(&self) -> usize {
+        self.stored().len() + self.direct().len()
+    }
+
+    /// Waits until nothing waits.
+    pub(crate) async fn drained(&self) {
+        loop {
+            let departed = self.departed.notified();
+            if self.is_idle() {
+                return;
+            }
+            departed.await;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let stored = self.stored();
+        stored.len() == 0 && self.direct().is_empty() && self.sending().is_empty()
+    }
+
+    /// No more will be sent: gives what is stored and was not announced.
+    pub(crate) fn give_up(&self) -> Vec<Arc<Message>> {
+        self.room.close();
+        let waiting: Vec<Direct> = self.direct().drain(..).collect();
+        waiting.into_iter().for_each(|d| drop(d.reply.send(Err(Error::shut_down("notify")))));
+        let mut stored = self.stored();
+        self.sending().drain(..).chain(stored.take_all()).collect()
+    }
+
+    /// The task: everything that waits in one call, one call at a time.
+    pub(crate) async fn run(engine: Arc<Engine>) {
+        let this = &engine.announcer;
+        let mut backoff = Backoff::new(engine.config.gap_grace.max(Duration::from_millis(10)), LONGEST_PAUSE);
+        loop {
+            let direct: Vec<Direct> = {
+                let mut queue = this.direct();
+                let count = queue.len().min(BATCH);
+                queue.drain(..count).collect()
+            };
+            let stored = {
+                let mut waiting = this.stored();
+                let stored = waiting.next(BATCH - direct.len());
+                *this.sending() = stored.iter().map(|(message, _)| message.clone()).collect();
+                stored
+            };
+            if direct.is_empty() && stored.is_empty() {
+                this.departed.notify_waiters();
+                tokio::select! {
+                    biased;
+                    () = engine.cancelled() => return,
+                    () = this.arrived.notified() => continue,
+                }
+            }
+            let failed = this.deliver(&engine, direct, stored).await;
+            this.sending().clear();
+            this.departed.notify_waiters();
+            if failed {
+                let until = engine.clock.now() + backoff.next(engine.random());
+                tokio::select! {
+                    biased;
+                    () = engine.cancelled() => return,
+                    () = engine.clock.sleep_until(until) => {}
+                }
+            } else {
+                backoff.session_ended(LONGEST_PAUSE);
+            }
+        }
+    }
+
+    /// Sends one batch. Gives whether that failed; then the streams are marked.
+    async fn deliver(&self, engine: &Engine, direct: Vec<Direct>, stored: Vec<(Arc<Message>, bool)>) -> bool {
+        // Queue pushes and raw notifies go by themselves: one that is refused must not take announcements with it.
+        let mut failed = false;
+        if !direct.is_empty() {
+            let (notifications, replies): (Vec<_>, Vec<_>) =
+                direct.into_iter().map(|d| (d.notification, d.reply)).unzip();
+            let result = self.notify(engine, &notifications).await;
+            failed |= result.is_err();
+            for reply in replies {
+                // Who does not wait any more does not need the answer.
+                let _ = reply.send(result.as_ref().map_err(Error::replicate).copied());
+            }
+        }
+        if !stored.is_empty() {
+            let most = engine.config.notify_max_bytes.min(engine.backend.notifier.max_payload_bytes());
+            let notifications: Vec<_> = stored
+                .iter()
+                .map(|(message, light)| {
+                    let payload = if *light { wire::encode_light(message) } else { wire::encode(message, most) };
+                    Notification::new(engine.hub.channel_of(&message.stream), payload)
+                })
+                .collect();
+            if self.notify(engine, &notifications).await.is_err() {
+                failed = true;
+                let mut marks = self.stored();
+                stored.into_iter().for_each(|(message, _)| marks.mark(message));
+            }
+        }
+        failed
+    }
+
+    async fn notify(&self, engine: &Engine, notifications: &[Notification]) -> Result<()> {
+        let counters = &engine.observer.counters;
+        counters.notify_batches.add(1);
+        let result = engine.call("notify", Step::Notify, engine.backend.notifier.notify(notifications)).await;
+        match &result {
+            Ok(()) => engine.observer.healed(Stage::Announce),
+            Err(error) => {
+                counters.notify_failures.add(1);
+                engine.observer.error(Stage::Announce, error);
+            }
+        }
+        result
+    }
+}
+
+impl std::fmt::Debug for Announcer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Announcer").field("waiting", &self.len()).finish_non_exhaustive()
+    }
+}

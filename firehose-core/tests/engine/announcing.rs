@@ -1,0 +1,47 @@
+//! Announcements: a bounded queue, and what is made up for.
+
+use firehose_testkit::{Operation, Testkit};
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_is_counted_and_made_up_for() {
+    let t = Testkit::new(1);
+    let config =
+        Config { max_command_queue_depth: 10, sweep_interval: Duration::from_secs(3_600), ..Config::default() };
+    let f = engine_with(&t, config).await;
+    let mut s = f.subscribe("s").await.unwrap();
+    let hold = t.faults().on(Operation::Notify).hang();
+    broadcast_numbers(&f, "s", 1..=1).await;
+    t.clock().idle().await;
+    broadcast_numbers(&f, "s", 2..=50).await;
+    assert_eq!(f.metrics_snapshot().commands_dropped, 39);
+    hold.release();
+    assert_eq!(said_within(&t, &mut s, ms(1_000)).await, numbered(1..=50), "without any sweep");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_announcement_is_repeated_without_a_sweep() {
+    let t = Testkit::new(1);
+    let f = engine_with(&t, Config { sweep_interval: Duration::from_secs(3_600), ..Config::default() }).await;
+    let mut s = f.subscribe("s").await.unwrap();
+    t.faults().on(Operation::Notify).fail(3, ErrorKind::ConnectionLost);
+    broadcast_numbers(&f, "s", 1..=5).await;
+    assert_eq!(said_within(&t, &mut s, ms(1_000)).await, numbered(1..=5));
+    assert_eq!(f.metrics_snapshot().notify_failures, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c63_another_process_hears_at_once_while_this_one_has_no_listener() {
+    let t = Testkit::new(1);
+    let other = engine(&t).await;
+    let mut s = other.subscribe("s").await.unwrap();
+    let here = t.process();
+    let f = Firehose::builder(here.backend()).clock(t.clock()).start().await.unwrap();
+    here.faults().on(Operation::Connect).refuse(ErrorKind::ConnectionLost);
+    here.cut();
+    t.clock().idle().await;
+    assert!(matches!(f.state(), State::Reconnecting { .. }));
+    broadcast_numbers(&f, "s", 1..=3).await;
+    assert_eq!(said(&t, &mut s).await, numbered(1..=3));
+}

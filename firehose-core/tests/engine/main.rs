@@ -1,0 +1,77 @@
+//! The engine on the in-memory backend, with faults, on virtual time.
+
+#![allow(missing_docs, reason = "tests")]
+
+mod announcing;
+mod delivering;
+mod fleet;
+mod lifecycle;
+mod listening;
+mod publishing;
+mod queues;
+mod starting;
+
+use std::time::Duration;
+
+use firehose_core::*;
+use firehose_testkit::Testkit;
+
+/// An engine on the testkit's clock, with a seed.
+async fn engine(testkit: &Testkit) -> Firehose {
+    engine_with(testkit, Config::default()).await
+}
+
+async fn engine_with(testkit: &Testkit, config: Config) -> Firehose {
+    Firehose::builder(testkit.backend()).config(config).clock(testkit.clock()).seed(7).start().await.unwrap()
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// What the subscription has to say now, in short, without waiting longer than `within` of virtual time.
+async fn said_within(testkit: &Testkit, subscription: &mut Subscription, within: Duration) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut rest = within;
+    loop {
+        testkit.clock().idle().await;
+        while let Some(delivery) = futures_util::FutureExt::now_or_never(subscription.next()) {
+            match delivery {
+                Some(delivery) => said.push(tell(&delivery)),
+                None => return said,
+            }
+        }
+        if rest.is_zero() {
+            return said;
+        }
+        let step = rest.min(ms(50));
+        testkit.clock().advance(step).await;
+        rest -= step;
+    }
+}
+
+async fn said(testkit: &Testkit, subscription: &mut Subscription) -> Vec<String> {
+    said_within(testkit, subscription, Duration::ZERO).await
+}
+
+fn tell(delivery: &Delivery) -> String {
+    match delivery {
+        Delivery::Message(m) => format!("{}:{}", m.sequence, m.data),
+        Delivery::Gap(g) => format!("gap {}-{}{}", g.from, g.to, if g.exact { "" } else { " at most" }),
+        Delivery::Reset(r) => format!("reset {:?}", r.reason),
+        Delivery::Closed(why) => format!("closed {why:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// `1:x 2:x …` for the sequences given.
+fn numbered(sequences: impl IntoIterator<Item = i64>) -> Vec<String> {
+    sequences.into_iter().map(|s| format!("{s}:{s}")).collect()
+}
+
+/// Broadcasts the sequences as data on `stream`.
+async fn broadcast_numbers(firehose: &Firehose, stream: &str, numbers: impl IntoIterator<Item = i64>) {
+    for n in numbers {
+        assert_eq!(firehose.broadcast(stream, n.to_string()).await.unwrap().sequence, Sequence(n));
+    }
+}

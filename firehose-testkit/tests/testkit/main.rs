@@ -1,0 +1,10 @@
+//! What the in-memory backend promises: the contracts of the traits, clause by clause, its transactions and its faults.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+mod clock;
+mod operation_faults;
+mod store;
+mod support;
+mod transactions;
+mod transport;
+mod wire_faults;
