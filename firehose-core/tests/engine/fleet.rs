@@ -40,7 +40,7 @@ async fn a_thousand_messages_of_eight_publishers_reach_three_subscribers_of_two_
         let stored: Vec<String> = t.database().messages("s").iter().map(tell_stored).collect();
         assert_eq!(stored.len(), 1_000);
         for s in &mut subscribers {
-            assert_eq!(said_within(&t, s, Duration::from_secs(5)).await, stored, "seed {seed}");
+            assert_said(&said_within(&t, s, Duration::from_secs(5)).await, &stored, &format!("seed {seed}"));
         }
         for p in 0..8 {
             let own: Vec<&String> = stored.iter().filter(|d| d.contains(&format!(":{p}/"))).collect();

@@ -11,10 +11,12 @@ async fn a_shutdown_in_order_leaves_nothing_and_says_so() {
     let t = Testkit::new(1);
     let f = engine(&t).await;
     let mut s = f.subscribe("s").await.unwrap();
-    let broadcast = f.broadcast("s", "1");
-    let (stored, receipt) = tokio::join!(broadcast, f.shutdown(ms(1_000)));
+    broadcast_numbers(&f, "s", 1..=1).await;
+    t.clock().idle().await;
+    let (stored, receipt) = tokio::join!(f.broadcast("s", "accepted before the end"), f.shutdown(ms(1_000)));
     assert!(stored.is_ok() && receipt.is_clean());
-    assert_eq!(said(&t, &mut s).await, ["1:1", "closed Shutdown"]);
+    let said = said(&t, &mut s).await;
+    assert_eq!((said.first().unwrap().as_str(), said.last().unwrap().as_str()), ("1:1", "closed Shutdown"));
     assert_eq!(s.next().await, None);
     assert_eq!(f.state(), State::Stopped(StopReason::Shutdown));
     assert_eq!(f.shutdown(ms(1)).await, receipt, "again, the same");

@@ -63,7 +63,7 @@ async fn c07_a_long_outage_is_replayed_page_by_page() {
     broadcast_numbers(&publisher, "s", 1..=5_000).await;
     t.clock().advance(Duration::from_secs(3_600)).await;
     process.faults().heal();
-    assert_eq!(said_within(&t, &mut s, Duration::from_secs(31)).await, numbered(1..=5_000));
+    assert_said(&said_within(&t, &mut s, Duration::from_secs(31)).await, &numbered(1..=5_000), "replayed");
 }
 
 #[tokio::test(start_paused = true)]
