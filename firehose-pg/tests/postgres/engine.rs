@@ -58,6 +58,8 @@ both_shapes! {
         for firehose in [here, there] {
             firehose.shutdown(Duration::from_secs(5)).await;
         }
+        // A subscription still knows its engine, and that its store.
+        drop((live, all));
         let ours = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'firehose'";
         let gone = || async { (db.number(ours).await == 0).then_some(()) };
         eventually("no session is left", gone).await;
