@@ -10,7 +10,7 @@ mod listening;
 mod publishing;
 mod queues;
 mod starting;
-mod wire;
+mod vectors;
 
 use std::time::Duration;
 
