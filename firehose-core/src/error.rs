@@ -49,6 +49,26 @@ pub enum ErrorKind {
     OutcomeUnknown,
     /// The connection to the backend was lost, or could not be made.
     ConnectionLost,
+    /// Nothing accepts connections at the address.
+    Refused,
+    /// The host's name cannot be resolved.
+    Dns,
+    /// The server does not know the user or refuses the password.
+    Auth,
+    /// An encrypted connection could not be made as it was asked for.
+    Tls,
+    /// The user may not do this.
+    Permission,
+    /// The server has no such database.
+    UnknownDatabase,
+    /// The server takes no writes: a standby, or one that was demoted.
+    Standby,
+    /// The server has no connection left for this user.
+    LimitReached,
+    /// The database does not hold the tables yet, or not all of them.
+    NotMigrated,
+    /// The server is shutting down, starting up or recovering.
+    ServerShutdown,
     /// The engine is shut down, or is shutting down.
     ShutDown,
     /// The backend does not offer this.
@@ -195,8 +215,20 @@ impl ErrorKind {
             | Self::Config
             | Self::SettingsMismatch
             | Self::ShutDown
+            | Self::Tls
+            | Self::Auth
+            | Self::Permission
+            | Self::UnknownDatabase
+            | Self::NotMigrated
             | Self::NotSupported => (false, Outcome::NotDone),
-            Self::Overloaded | Self::StreamBlocked | Self::ConnectionLost => (true, Outcome::NotDone),
+            Self::Overloaded
+            | Self::StreamBlocked
+            | Self::ConnectionLost
+            | Self::Refused
+            | Self::Dns
+            | Self::Standby
+            | Self::LimitReached
+            | Self::ServerShutdown => (true, Outcome::NotDone),
             Self::Timeout(Step::Append | Step::Delete) | Self::OutcomeUnknown => (false, Outcome::Unknown),
             Self::Timeout(_) => (true, Outcome::NotDone),
             Self::Backend => (false, Outcome::Unknown),

@@ -1,1 +1,32 @@
-//! Filled in by the next commits.
+//! Firehose on PostgreSQL: the store, the listener and the notifier, on the database that a team runs already.
+//!
+//! [`migrate`] makes the tables, or adopts those of the Ruby gem; [`connect`] gives the backend of an engine.
+//!
+//! In reading order: `url` and `target` (where the database is), `tls`, `session` and `sessions` (connections of
+//! tokio-postgres), `pool` (those of sea-orm), `error` and `sqlstate` (what failures mean), then the three traits:
+//! `store`, `notifier`, `listener`.
+
+mod connect;
+mod deadline;
+mod error;
+mod listener;
+mod migrate;
+mod notifier;
+mod pool;
+mod session;
+mod sessions;
+mod sqlstate;
+mod store;
+mod target;
+mod tls;
+mod transaction;
+mod url;
+mod url_builder;
+
+pub use connect::connect;
+pub use listener::PgListener;
+pub use migrate::{Migrations, migrate};
+pub use notifier::PgNotifier;
+pub use store::PgStore;
+pub use transaction::{Receipt, broadcast_in, broadcast_many_in};
+pub use url_builder::DatabaseUrl;

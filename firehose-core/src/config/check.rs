@@ -51,7 +51,25 @@ impl Config {
         {
             found.0.push(format!("prefix = {prefix:?}: 1 to 64 bytes without ':' and NUL are allowed"));
         }
+        self.postgres_problems(&mut found);
         found.0
+    }
+
+    fn postgres_problems(&self, found: &mut Problems) {
+        found.number("pool_size", self.pool_size, 1, 1_000);
+        found.number("notify_pool_size", self.notify_pool_size, 0, 1_000);
+        found.number("tcp_keepalives_count", self.tcp_keepalives_count as usize, 1, 100);
+        found.duration("tcp_keepalives_idle", self.tcp_keepalives_idle, Duration::from_secs(1));
+        found.duration("tcp_keepalives_interval", self.tcp_keepalives_interval, Duration::from_secs(1));
+        let names = [("schema", self.schema.as_deref()), ("application_name", Some(self.application_name.as_str()))];
+        for (key, name) in names {
+            // The server cuts a longer name, and would then look for another schema than the one that was meant.
+            if let Some(name) = name
+                && (name.is_empty() || name.len() > 63 || name.contains('\0'))
+            {
+                found.0.push(format!("{key} = {name:?}: 1 to 63 bytes without NUL are allowed"));
+            }
+        }
     }
 }
 
@@ -81,6 +99,24 @@ mod tests {
     #[test]
     fn the_default_is_valid() {
         Config::default().validate().unwrap();
+    }
+
+    #[test]
+    fn the_keys_of_postgresql_are_checked_and_the_urls_never_shown() {
+        let config = Config {
+            pool_size: 0,
+            schema: Some(String::new()),
+            tcp_keepalives_idle: Duration::from_millis(999),
+            database_url: Some("postgres://u:hunter2@h/d".into()),
+            ..Config::default()
+        };
+        let e = config.validate().unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "configuration: pool_size = 0: 1 to 1000 is allowed; tcp_keepalives_idle = 999ms: 1s to a year is allowed; \
+             schema = \"\": 1 to 63 bytes without NUL are allowed"
+        );
+        assert!(!format!("{config:?} {e:?} {}", serde_json::to_string(&config).unwrap()).contains("hunter2"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::durations;
+use super::secret::Secret;
 use crate::naming::Layout;
 
 /// How an engine behaves. Every key has a default; none needs to be set.
@@ -83,6 +84,38 @@ pub struct Config {
 
     /// The word that channel names begin with. Unset: as the database says. A value that differs is an error.
     pub prefix: Option<String>,
+
+    /// PostgreSQL: where the database is, as `postgres://user:password@host:port/database?sslmode=…`. Never shown.
+    pub database_url: Option<Secret>,
+
+    /// PostgreSQL: a direct URL for LISTEN, where `database_url` goes through a pooler. Unset: `database_url`.
+    pub listen_url: Option<Secret>,
+
+    /// PostgreSQL: how many connections the store reads through, and through how many others it appends; each is
+    /// opened when it is needed. 1 to 1,000. Default 4.
+    pub pool_size: usize,
+
+    /// PostgreSQL: the schema that holds the tables. Unset: the first of the `search_path`.
+    pub schema: Option<String>,
+
+    /// PostgreSQL: what sessions are called in `pg_stat_activity`. Default `firehose`.
+    pub application_name: String,
+
+    /// PostgreSQL: how long a connection is silent before the kernel asks whether the other end lives. Whole seconds.
+    /// Default 30 s.
+    #[serde(with = "durations")]
+    pub tcp_keepalives_idle: Duration,
+
+    /// PostgreSQL: the pause between two such questions. Whole seconds. Default 10 s.
+    #[serde(with = "durations")]
+    pub tcp_keepalives_interval: Duration,
+
+    /// PostgreSQL: after how many unanswered ones the connection counts as lost. 1 to 100. Default 3.
+    pub tcp_keepalives_count: u32,
+
+    /// PostgreSQL: how many connections notifications may be sent through, so that others stand in for one that
+    /// stalls; 0 sends them through the store's own. At most 1,000. Default 4.
+    pub notify_pool_size: usize,
 }
 
 impl Default for Config {
@@ -107,6 +140,15 @@ impl Default for Config {
             layout: None,
             buckets: None,
             prefix: None,
+            database_url: None,
+            listen_url: None,
+            pool_size: 4,
+            schema: None,
+            application_name: "firehose".to_owned(),
+            tcp_keepalives_idle: Duration::from_secs(30),
+            tcp_keepalives_interval: Duration::from_secs(10),
+            tcp_keepalives_count: 3,
+            notify_pool_size: 4,
         }
     }
 }

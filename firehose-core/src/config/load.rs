@@ -63,10 +63,7 @@ fn load(file: Option<&Path>, variables: Vec<(OsString, OsString)>) -> Result<Loa
     for (key, value) in environment.values {
         if known.contains(&key) {
             values.insert(key, Value::from(value));
-        } else if !FOREIGN_VARIABLES.contains(&key.as_str())
-            && !key.starts_with("http_")
-            && !key.starts_with("database_")
-        {
+        } else if !FOREIGN_VARIABLES.contains(&key.as_str()) && !key.starts_with("http_") {
             warnings.push(format!("{PREFIX}{} is not a key of the configuration, and is ignored", key.to_uppercase()));
         }
     }
@@ -122,8 +119,12 @@ struct ConfigFile {
 
 impl ConfigFile {
     fn read(path: &Path) -> Result<Self> {
+        // A parser's error quotes the line it stumbled over, and that may be the one with the password.
         let unreadable = |e: figment::Error| {
-            Error::new(ErrorKind::Config, "configuration", format!("{}: {}", path.display(), e.kind))
+            let what = e.kind.to_string();
+            let what: Vec<&str> = what.lines().filter(|line| !line.contains('|') && !line.trim().is_empty()).collect();
+            let message = format!("{}: {}", path.display(), what.join(": "));
+            Error::new(ErrorKind::Config, "configuration", message)
         };
         let flat = Toml::file_exact(path).data().map_err(unreadable)?;
         let tables = flat.get(&Profile::Default).cloned().unwrap_or_default();
@@ -251,6 +252,20 @@ mod tests {
         assert!(e.contains("FIREHOSE_GAP_GRACE") && e.contains("environment"), "{e}");
         let e = from("x = = 1", &[]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Config);
+    }
+
+    #[test]
+    fn no_error_shows_a_url() {
+        let unclosed = from("gap_grace = 1\ndatabase_url = \"postgres://u:hunter2@h/d", &[]).unwrap_err();
+        assert_eq!(unclosed.kind(), ErrorKind::Config);
+        let wrong = from("database_url = [\"hunter2\"]", &[]).unwrap_err();
+        assert!(wrong.to_string().contains("database_url"), "{wrong}");
+        for e in [unclosed, wrong] {
+            assert!(!format!("{e} {e:?}").contains("hunter2"), "{e}");
+        }
+        let loaded = from("", &[("FIREHOSE_DATABASE_URL", "postgres://u:0123@h/d")]).unwrap();
+        assert_eq!(loaded.config.database_url.map(|u| u.expose().to_owned()).as_deref(), Some("postgres://u:0123@h/d"));
+        assert_eq!(loaded.warnings, Vec::<String>::new());
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod check;
 mod durations;
 mod keys;
 mod load;
+mod secret;
 
 pub use keys::Config;
 pub use load::Loaded;
+pub use secret::Secret;

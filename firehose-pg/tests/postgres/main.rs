@@ -1,0 +1,20 @@
+//! firehose-pg on a real PostgreSQL: each numbered clause of the traits, on both shapes of the tables, and the cases
+//! of the field that only a server can show. One binary, so one server serves the whole run.
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod append;
+#[cfg(feature = "cli")]
+mod command;
+mod concurrency;
+mod connection;
+mod engine;
+mod functions;
+mod gem;
+mod harness;
+mod migrations;
+mod names;
+mod read;
+mod recovery;
+mod transaction;
+mod transport;
+mod trim;
