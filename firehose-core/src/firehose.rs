@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::message::{Epoch, Message, NewMessage, check_data};
 use crate::observe::{Diagnostics, Health, MetricsSnapshot, State, StopReason};
-use crate::publish::{Accepted, answer};
+use crate::publish::{Accepted, Receipt, answer};
 use crate::queue::Queue;
 use crate::raw::RawListener;
 use crate::shutdown::ShutdownReceipt;
@@ -112,6 +112,29 @@ impl Firehose {
             });
         }
         results
+    }
+
+    /// Announces what was stored in a transaction of the caller's, after its commit. The rows are read back, and those that
+    /// are visible are announced: of what was rolled back, or is not committed yet, nothing. Gives how many were.
+    ///
+    /// # Errors
+    /// [`ShutDown`](ErrorKind::ShutDown), and what the store says; then subscribers hear by their sweep.
+    ///
+    /// # Cancel safety
+    /// Dropped half way, nothing is announced. Announcing again is harmless.
+    pub async fn announce(&self, receipt: Receipt) -> Result<usize> {
+        if self.engine.shutdown.is_closing() {
+            return Err(Error::shut_down("announce"));
+        }
+        if receipt.ids().is_empty() {
+            return Ok(0);
+        }
+        let read = self.engine.backend.store.get_many(receipt.ids());
+        let mut messages = self.engine.call("announce", Step::Read, read).await?;
+        messages.sort_by_key(|m| m.id);
+        let count = messages.len();
+        messages.into_iter().for_each(|message| self.engine.announcer.announce(&self.engine, message));
+        Ok(count)
     }
 
     fn accept(&self, message: NewMessage) -> Result<Accepted> {

@@ -46,6 +46,7 @@ pub use naming::{Layout, Naming};
 pub use observe::{
     Diagnostics, ErrorReport, Event, Health, MetricsSnapshot, Stage, State, StopReason, StreamDiagnosis,
 };
+pub use publish::Receipt;
 pub use queue::{Elapsed, Queue};
 pub use raw::RawListener;
 pub use shutdown::ShutdownReceipt;

@@ -28,5 +28,5 @@ pub use listener::PgListener;
 pub use migrate::{Migrations, migrate};
 pub use notifier::PgNotifier;
 pub use store::PgStore;
-pub use transaction::{Receipt, broadcast_in, broadcast_many_in};
+pub use transaction::{Transaction, broadcast_in, broadcast_many_in, transaction};
 pub use url_builder::DatabaseUrl;

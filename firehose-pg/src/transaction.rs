@@ -1,34 +1,17 @@
 //! Publishing in the caller's transaction.
 
-use firehose_core::{Error, ErrorKind, MessageId, NewMessage, Result, StreamName};
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
+
+use firehose_core::{Error, ErrorKind, Firehose, MessageId, NewMessage, Receipt, Result, StreamName};
 use firehose_migrations::SchemaName;
-use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement};
+use sea_orm::{
+    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbErr, QueryResult, Statement, TransactionTrait,
+};
 
 use crate::error::{Cause, NOT_MIGRATED_HINT, Work};
 
 const OPERATION: &str = "broadcast in a transaction";
-
-/// What was stored in a transaction and is to be announced after its commit: ids only, in the order of the messages.
-///
-/// Who announces reads the rows back, so what was rolled back announces nothing. What nobody announces, the sweep of
-/// every listening process finds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[must_use = "announce it after the commit, or subscribers wait for the next sweep"]
-pub struct Receipt {
-    ids: Vec<MessageId>,
-}
-
-impl Receipt {
-    /// The ids of the messages.
-    pub fn ids(&self) -> &[MessageId] {
-        &self.ids
-    }
-
-    /// Takes in what another broadcast of the transaction gave.
-    pub fn merge(&mut self, other: Self) {
-        self.ids.extend(other.ids);
-    }
-}
 
 /// Stores a message in the transaction `txn`. It is there when the transaction commits, and never otherwise.
 ///
@@ -96,7 +79,92 @@ pub async fn broadcast_many_in(
             ids[at] = id;
         }
     }
-    Ok(Receipt { ids })
+    Ok(Receipt::new(ids))
+}
+
+/// Runs `work` in a transaction of `db`, commits it, and announces what it broadcast. Where `work` fails, or is dropped,
+/// all is rolled back and nothing is announced.
+///
+/// ```no_run
+/// # async fn f(db: sea_orm::DatabaseConnection, firehose: firehose_core::Firehose) -> firehose_core::Result<()> {
+/// firehose_pg::transaction(&db, &firehose, async |txn: &firehose_pg::Transaction| {
+///     // … your own statements on `txn`, a `sea_orm::DatabaseTransaction` …
+///     txn.broadcast("orders", "paid").await
+/// })
+/// .await
+/// # }
+/// ```
+///
+/// # Errors
+/// What `work` gives; what the database says of BEGIN and COMMIT. Where its outcome is `Unknown`, the transaction may be
+/// committed. A failed announcement is no error: the sweep of every listening process finds what is committed.
+///
+/// # Cancel safety
+/// Dropped before the COMMIT, nothing is stored; after it, everything, and the sweep announces it.
+pub async fn transaction<T, E>(
+    db: &DatabaseConnection,
+    firehose: &Firehose,
+    work: impl AsyncFnOnce(&Transaction) -> Result<T, E>,
+) -> Result<T, E>
+where
+    E: From<Error>,
+{
+    let begun = db.begin().await.map_err(|e| Cause::from(e).explain(OPERATION, Work::Harmless))?;
+    let txn = Transaction { txn: begun, receipt: Mutex::default() };
+    let value = work(&txn).await?;
+    let Transaction { txn, receipt } = txn;
+    txn.commit().await.map_err(|e| Cause::from(e).explain(OPERATION, Work::Write))?;
+    let receipt = receipt.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Err(error) = firehose.announce(receipt).await {
+        tracing::debug!(%error, "not announced; the sweep finds it");
+    }
+    Ok(value)
+}
+
+/// A transaction that remembers what was broadcast in it. From [`transaction`].
+#[derive(Debug)]
+pub struct Transaction {
+    txn: DatabaseTransaction,
+    receipt: Mutex<Receipt>,
+}
+
+impl Transaction {
+    /// As [`broadcast_in`]; announced after the commit.
+    ///
+    /// # Errors
+    /// As [`broadcast_in`].
+    ///
+    /// # Cancel safety
+    /// As [`broadcast_in`].
+    pub async fn broadcast<S>(&self, stream: S, data: &str) -> Result<()>
+    where
+        S: TryInto<StreamName> + Send,
+        Error: From<S::Error>,
+    {
+        let message = NewMessage::new(stream, data)?;
+        self.broadcast_many([message]).await
+    }
+
+    /// As [`broadcast_many_in`]; announced after the commit.
+    ///
+    /// # Errors
+    /// As [`broadcast_many_in`].
+    ///
+    /// # Cancel safety
+    /// As [`broadcast_many_in`].
+    pub async fn broadcast_many(&self, messages: impl IntoIterator<Item = NewMessage>) -> Result<()> {
+        let stored = broadcast_many_in(&self.txn, messages).await?;
+        self.receipt.lock().unwrap_or_else(PoisonError::into_inner).merge(stored);
+        Ok(())
+    }
+}
+
+impl Deref for Transaction {
+    type Target = DatabaseTransaction;
+
+    fn deref(&self) -> &DatabaseTransaction {
+        &self.txn
+    }
 }
 
 fn read_row(row: &QueryResult) -> Result<(i64, MessageId), DbErr> {

@@ -4,6 +4,9 @@ mod announcer;
 mod batch;
 mod marks;
 mod publisher;
+mod receipt;
 
 pub(crate) use announcer::Announcer;
+pub use receipt::Receipt;
+
 pub(crate) use publisher::{Accepted, Publisher, answer};

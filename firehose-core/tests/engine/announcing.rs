@@ -45,3 +45,23 @@ async fn c63_another_process_hears_at_once_while_this_one_has_no_listener() {
     broadcast_numbers(&f, "s", 1..=3).await;
     assert_eq!(said(&t, &mut s).await, numbered(1..=3));
 }
+
+#[tokio::test(start_paused = true)]
+async fn c61_a_receipt_announces_what_is_visible_and_nothing_else() {
+    let t = Testkit::new(1);
+    let f = engine_with(&t, Config { sweep_interval: Duration::from_secs(3_600), ..Config::default() }).await;
+    broadcast_numbers(&f, "s", 1..=1).await;
+    let mut s = f.subscribe("s").await.unwrap();
+    let mut rolled_back = t.database().begin();
+    let id = rolled_back.append("s", "never").await.unwrap().id;
+    rolled_back.rollback();
+    assert_eq!(f.announce(Receipt::new(vec![id])).await.unwrap(), 0);
+    let mut open = t.database().begin();
+    let id = open.append("s", "2").await.unwrap().id;
+    assert_eq!(f.announce(Receipt::new(vec![id])).await.unwrap(), 0, "before its commit");
+    assert_eq!(said_within(&t, &mut s, ms(100)).await, Vec::<String>::new());
+    open.commit().unwrap();
+    assert_eq!(f.announce(Receipt::new(vec![id])).await.unwrap(), 1);
+    assert_eq!(f.announce(Receipt::new(vec![id])).await.unwrap(), 1, "again is harmless");
+    assert_eq!(said_within(&t, &mut s, ms(100)).await, numbered(2..=2));
+}

@@ -1,4 +1,4 @@
-//! The gateway: Firehose over HTTP as a program of its own, serving from memory.
+//! The gateway: Firehose over HTTP as a program of its own, serving from PostgreSQL, or from memory.
 
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use clap::Parser;
-use firehose_core::{Backend, Clock, Config, Firehose, SystemClock};
+use firehose_core::{Backend, Clock, Config, ErrorKind, Firehose, SystemClock};
 use firehose_http::Options;
 use firehose_testkit::{Database, MemoryStore, WireListener, WireNotifier};
 use tokio::net::TcpListener;
@@ -23,6 +23,9 @@ const DRAIN: Duration = Duration::from_secs(3);
 
 /// How long the engine gets to announce what it stored.
 const SHUTDOWN: Duration = Duration::from_millis(1_500);
+
+/// The database cannot be reached.
+const UNREACHABLE: u8 = 3;
 
 /// Wrong use, or nothing to work with.
 const WRONG_USE: u8 = 2;
@@ -40,6 +43,10 @@ struct Args {
     /// The configuration; without it, firehose.toml of the working directory where there is one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// The PostgreSQL to serve from, whose tables it makes or brings up to date; without one it serves from memory
+    #[arg(long, env = "FIREHOSE_DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    database_url: Option<String>,
 }
 
 /// Why it ends early: one line for a person, and the exit code.
@@ -74,7 +81,10 @@ fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), Failure> {
-    let loaded = Config::load_from(args.config.as_deref()).map_err(Failure::wrong_use)?;
+    let mut loaded = Config::load_from(args.config.as_deref()).map_err(Failure::wrong_use)?;
+    if let Some(url) = args.database_url {
+        loaded.config.database_url = Some(url.into());
+    }
     for warning in &loaded.warnings {
         complain(&format!("warning: {warning}"));
     }
@@ -83,7 +93,11 @@ async fn run(args: Args) -> Result<(), Failure> {
 
     let drain = CancellationToken::new();
     let options = Options::default().with_drain(drain.clone()).with_max_message_bytes(loaded.config.max_message_bytes);
-    let firehose = Firehose::builder(memory())
+    let (backend, serves) = match loaded.config.database_url {
+        Some(_) => (postgres(&loaded.config).await?, "messages in PostgreSQL"),
+        None => (memory(), "messages in memory, gone when it stops"),
+    };
+    let firehose = Firehose::builder(backend)
         .config(loaded.config)
         .start()
         .await
@@ -94,7 +108,7 @@ async fn run(args: Args) -> Result<(), Failure> {
     let mut server = std::pin::pin!(
         axum::serve(listener, app).with_graceful_shutdown(drain.clone().cancelled_owned()).into_future()
     );
-    announce(address);
+    announce(address, serves);
 
     tokio::select! {
         // It ends only when it is told to.
@@ -119,6 +133,20 @@ fn memory() -> Backend {
     Backend::new(MemoryStore::new(&database), WireNotifier::new(database.wire()), WireListener::new(database.wire()))
 }
 
+/// The database of the configuration, with its tables as they should be.
+async fn postgres(config: &Config) -> Result<Backend, Failure> {
+    let failed = |e: firehose_core::Error| {
+        let code = if matches!(e.kind(), ErrorKind::Config) { WRONG_USE } else { UNREACHABLE };
+        let mut message = e.replicate().to_string();
+        if let Some(hint) = e.hint() {
+            message = format!("{message} ({hint})");
+        }
+        Failure(code, message)
+    };
+    firehose_pg::migrate(config).await.map_err(failed)?;
+    firehose_pg::connect(config).await.map_err(failed)
+}
+
 async fn bind(listen: &str) -> Result<(TcpListener, SocketAddr), Failure> {
     let failed = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::AddrInUse => {
@@ -132,13 +160,13 @@ async fn bind(listen: &str) -> Result<(TcpListener, SocketAddr), Failure> {
 }
 
 /// The one line on standard output: where to look, and what serves.
-fn announce(mut address: SocketAddr) {
+fn announce(mut address: SocketAddr, serves: &str) {
     if address.ip().is_unspecified() {
         address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     let mut out = std::io::stdout().lock();
     // Whoever started it may not care to read.
-    let _ = writeln!(out, "firehose gateway: http://{address} (messages in memory, gone when it stops)");
+    let _ = writeln!(out, "firehose gateway: http://{address} ({serves})");
     let _ = out.flush();
 }
 

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use firehose_core::{Config, Delivery, ErrorKind, Event, Firehose, Layout, NewMessage, Sequence, Start, Subscription};
+use firehose_core::{
+    Config, Delivery, Error, ErrorKind, Event, Firehose, Layout, NewMessage, Sequence, Start, Subscription,
+};
 use firehose_pg::broadcast_in;
-use sea_orm::TransactionTrait;
+use sea_orm::{ConnectionTrait, TransactionTrait};
 
 use crate::harness::{Shape, TestDatabase, both_shapes, eventually, run, within};
 
@@ -208,4 +210,36 @@ async fn c65_a_layout_that_differs_from_the_databases_is_an_error_that_names_bot
         assert_eq!(next(&mut live).await, (1, "in a bucket".to_owned()));
     })
     .await;
+}
+
+both_shapes! {
+    async fn c30_c61_a_transaction_announces_what_it_committed_and_nothing_else(db) {
+        let (orm, config) = (db.orm().await, Config { sweep_interval: Duration::from_secs(3_600), ..quick(&db) });
+        let backend = firehose_pg::connect(&config).await.unwrap();
+        let firehose = Firehose::builder(backend).config(config).start().await.unwrap();
+        let mut live = firehose.subscribe("orders").await.unwrap();
+
+        let failed = firehose_pg::transaction(&orm, &firehose, async |txn: &firehose_pg::Transaction| {
+            txn.broadcast("orders", "never").await?;
+            Err::<(), _>(Error::new(ErrorKind::Backend, "test", "changed its mind"))
+        });
+        assert_eq!(failed.await.unwrap_err().to_string(), "test: changed its mind");
+
+        let value = firehose_pg::transaction(&orm, &firehose, async |txn: &firehose_pg::Transaction| {
+            let savepoint = txn.begin().await.unwrap();
+            let lost = broadcast_in(&savepoint, "orders", "rolled back").await?;
+            savepoint.rollback().await.unwrap();
+            assert_eq!(firehose.announce(lost).await?, 0);
+            txn.execute_unprepared("CREATE TABLE mine (id int)").await.unwrap();
+            txn.broadcast("orders", "1").await?;
+            txn.broadcast_many([NewMessage::new("orders", "2")?, NewMessage::new("other", "1")?]).await?;
+            Ok::<_, Error>(7)
+        });
+        assert_eq!(value.await.unwrap(), 7);
+        assert_eq!(db.number("SELECT count(*) FROM mine").await, 0);
+        for expected in [(1, "1".to_owned()), (2, "2".to_owned())] {
+            assert_eq!(next(&mut live).await, expected, "announced, for no sweep comes in an hour");
+        }
+        firehose.shutdown(Duration::from_secs(5)).await;
+    }
 }

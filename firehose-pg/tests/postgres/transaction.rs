@@ -1,7 +1,8 @@
 //! Publishing in the caller's transaction.
 
+use firehose_core::Receipt;
 use firehose_core::{Blocked, Error, ErrorKind, NewMessage, Sequence};
-use firehose_pg::{Receipt, broadcast_in, broadcast_many_in};
+use firehose_pg::{broadcast_in, broadcast_many_in};
 use sea_orm::{ConnectionTrait, TransactionTrait};
 
 use crate::append::{keyed, new};
