@@ -88,6 +88,20 @@ impl Firehose {
 
     /// As [`Self::broadcast`], for a message that was made before; with a key, repeating it is safe.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> firehose_core::Result<()> {
+    /// # let firehose = firehose_core::Firehose::builder(firehose_testkit::Testkit::new(7).backend()).start().await?;
+    /// use firehose_core::NewMessage;
+    ///
+    /// let payment = NewMessage::new("orders", "paid")?.key("payment-7")?;
+    /// let first = firehose.broadcast_message(payment.clone()).await?;
+    /// let again = firehose.broadcast_message(payment).await?;
+    /// assert_eq!(first, again);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::broadcast`].
     ///
@@ -187,12 +201,42 @@ impl Firehose {
     }
 
     /// A set of streams, empty at first.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> firehose_core::Result<()> {
+    /// # let firehose = firehose_core::Firehose::builder(firehose_testkit::Testkit::new(7).backend()).start().await?;
+    /// use firehose_core::{Start, StreamName, Token};
+    ///
+    /// let mut set = firehose.subscriptions();
+    /// set.add("orders", Start::Now).await?;
+    /// set.add("chat", Start::Now).await?;
+    /// firehose.broadcast("chat", "hello").await?;
+    /// let (stream, _delivery) = set.next().await.expect("the engine runs");
+    /// assert_eq!(stream.as_str(), "chat");
+    ///
+    /// // One word holds both positions: keep it, and go on from it later.
+    /// let token: Token = set.token().to_string().parse()?;
+    /// let chat = StreamName::new("chat")?;
+    /// set.add(&chat, Start::After(token.get(&chat).expect("it is in the token"))).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn subscriptions(&self) -> Subscriptions {
         Subscriptions::new(self.engine.clone())
     }
 
     /// Calls `handler` with each message of `stream` from now on, one after the other, in a task of its own, until the
     /// guard is dropped. Gaps and resets go to `on_event`. A handler that panics loses that message only.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> firehose_core::Result<()> {
+    /// # let firehose = firehose_core::Firehose::builder(firehose_testkit::Testkit::new(7).backend()).start().await?;
+    /// let _guard = firehose.on("orders", async |message| println!("{}", message.data)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Self::subscribe_from`].
@@ -273,6 +317,17 @@ impl Firehose {
     }
 
     /// Opens a queue: messages that are not stored, to everyone who has it open.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> firehose_core::Result<()> {
+    /// # let firehose = firehose_core::Firehose::builder(firehose_testkit::Testkit::new(7).backend()).start().await?;
+    /// let jobs = firehose.queue("jobs").await?;
+    /// jobs.push("resize 42").await?;
+    /// assert_eq!(jobs.pop().await.as_deref(), Some("resize 42"));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`InvalidName`](ErrorKind::InvalidName), also for names that begin with the prefix and `:` or `-`; else as

@@ -4,6 +4,26 @@
 //! This crate holds the engine and the four traits that it stands on ([`MessageStore`], [`Notifier`], [`Listener`],
 //! [`Clock`]). A backend comes from another crate: PostgreSQL's in production, testkit's in unit tests, or your own.
 //!
+//! ```
+//! use firehose_core::{Firehose, Start};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> firehose_core::Result<()> {
+//! let backend = firehose_testkit::Testkit::new(7).backend(); // firehose_pg::connect(&config).await? in production
+//! let firehose = Firehose::builder(backend).start().await?;
+//!
+//! firehose.broadcast("orders", "placed").await?;
+//! let mut orders = firehose.subscribe_from("orders", Start::Earliest).await?;
+//! firehose.broadcast("orders", "paid").await?;
+//!
+//! for expected in ["placed", "paid"] {
+//!     let delivery = orders.next().await;
+//!     assert_eq!(&*delivery.as_ref().and_then(|d| d.message()).expect("a message").data, expected);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! In reading order:
 //!
 //! - [`Firehose`], the handle, and [`Builder`], which makes it.
