@@ -391,7 +391,7 @@ impl Firehose {
         Health {
             state: self.state(),
             reason: self.engine.observer.reason(),
-            seconds_since_heartbeat: self.engine.metrics().seconds_since_heartbeat,
+            seconds_since_heartbeat: self.engine.heartbeat_age().as_secs_f64(),
         }
     }
 

@@ -186,6 +186,19 @@ impl Stream for Subscription {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let this = self.get_mut();
+        // A stream that always has something ready must not keep its task's thread from other tasks.
+        let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
+        let polled = this.advance(cx);
+        if polled.is_ready() {
+            budget.made_progress();
+        }
+        polled
+    }
+}
+
+impl Subscription {
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        let this = self;
         loop {
             if this.ended {
                 return Poll::Ready(None);
@@ -244,9 +257,7 @@ impl Stream for Subscription {
             }
         }
     }
-}
 
-impl Subscription {
     /// Whether the feed goes on from where this is.
     fn caught_up(&mut self) -> bool {
         let (reader, ready) = (self.reader, &mut self.ready);
