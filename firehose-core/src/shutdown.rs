@@ -100,19 +100,22 @@ pub(crate) async fn carry_out<P: 'static>(
         () = time_is_up() => {}
     }
     let not_stored = engine.publisher.refuse_waiting();
-    let unannounced = engine.announcer.give_up();
     let reason = match plan.reason {
         StopReason::Shutdown => CloseReason::Shutdown,
         StopReason::Dropped => CloseReason::EngineDropped,
     };
     engine.hub.close(reason);
     engine.cancel();
+    engine.catch_up.close();
+    engine.heads.close();
     tokio::select! {
         biased;
         () = async { while parts.join_next().await.is_some() {} } => {}
         () = time_is_up() => {}
     }
     parts.shutdown().await;
+    // Only now is nothing stored or announced any more.
+    let unannounced = engine.announcer.give_up();
     // Handlers see their stream end; one that never returns is not waited for.
     tokio::select! {
         biased;
@@ -134,7 +137,9 @@ impl Drop for EndGuard {
         engine.cancel();
         engine.shutdown.request(engine, StopReason::Dropped, Duration::ZERO);
         engine.hub.close(CloseReason::EngineDropped);
-        engine.publisher.refuse_waiting();
+        engine.catch_up.close();
+        engine.heads.close();
+        let not_stored = engine.publisher.refuse_waiting();
         let unannounced = engine.announcer.give_up();
         engine.state.send_if_modified(|state| {
             let running = !matches!(state, State::Stopped(_));
@@ -147,7 +152,7 @@ impl Drop for EndGuard {
             let first = receipt.is_none();
             receipt.get_or_insert_with(|| ShutdownReceipt {
                 not_announced: unannounced.into_iter().map(|m| (m.stream.clone(), m.cursor())).collect(),
-                not_stored: 0,
+                not_stored,
             });
             first
         });

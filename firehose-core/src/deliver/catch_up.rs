@@ -52,6 +52,8 @@ pub(crate) struct CatchUp {
 struct Queue {
     due: BinaryHeap<Reverse<Due>>,
     next: u64,
+    /// The engine is over: a job is dropped, and with it its reply, so that who waits is told.
+    closed: bool,
 }
 
 impl CatchUp {
@@ -61,6 +63,9 @@ impl CatchUp {
 
     fn push(&self, at: MonoTime, job: Job) {
         let mut queue = self.queue();
+        if queue.closed {
+            return;
+        }
         let number = queue.next;
         queue.next += 1;
         queue.due.push(Reverse(Due { at, number, job }));
@@ -78,6 +83,13 @@ impl CatchUp {
         let (reply, page) = oneshot::channel();
         self.push(engine.clock.now(), Job::Page { stream, cursor, reply });
         page
+    }
+
+    /// Nothing is read any more.
+    pub(crate) fn close(&self) {
+        let mut queue = self.queue();
+        queue.closed = true;
+        queue.due.clear();
     }
 
     /// What is due, up to one wide read; else when something will be.
@@ -169,7 +181,7 @@ impl Batch {
     }
 
     async fn read(self, engine: &Engine) {
-        let rows = PAGE_ROWS.min(engine.config.subscriber_buffer);
+        let rows = PAGE_ROWS.min(engine.config.subscriber_buffer.max(WIDE));
         let limit = PageLimit { rows, bytes: (READ_BYTES / self.requests.len()).max(64 << 10) };
         let read = engine.backend.store.read_after(&self.requests, limit);
         let pages = match engine.call("read", Step::Read, read).await {

@@ -5,11 +5,15 @@
 //! went reads from the store until it is back in the ring.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::task::Waker;
 
 use super::delivery::{CloseReason, Item, ResetReason};
 use crate::cursor::Cursor;
 use crate::message::Sequence;
+
+/// How many resets are remembered for readers who are behind.
+const RESETS: usize = 8;
 
 /// How much a ring holds.
 #[derive(Debug, Clone, Copy)]
@@ -63,8 +67,8 @@ pub(crate) struct Feed {
     bytes: usize,
     readers: HashMap<ReaderKey, Reader>,
     next_key: u64,
-    /// The last reset, by its number: a reader who missed it in the ring must not go on without it.
-    last_reset: Option<(u64, Item)>,
+    /// The last resets, by their numbers: a reader who missed one in the ring must not go on without it.
+    resets: VecDeque<(u64, Item)>,
     closed: Option<CloseReason>,
 }
 
@@ -78,7 +82,7 @@ impl Feed {
             bytes: 0,
             readers: HashMap::new(),
             next_key: 0,
-            last_reset: None,
+            resets: VecDeque::new(),
             closed: None,
         }
     }
@@ -128,7 +132,10 @@ impl Feed {
     /// Hands out an item. Wakers of who waits are put into `wake`.
     pub(crate) fn push(&mut self, item: Item, wake: &mut Vec<Waker>) {
         if matches!(item, Item::Reset(..)) {
-            self.last_reset = Some((self.end(), item.clone()));
+            self.resets.push_back((self.end(), item.clone()));
+            if self.resets.len() > RESETS {
+                self.resets.pop_front();
+            }
         }
         if self.readers.is_empty() {
             self.start = item.after();
@@ -185,9 +192,11 @@ impl Feed {
         };
         let (mut next, mut joined) = (reader.next, reader.joined);
         if next < first {
+            if let Some(reason) = self.closed {
+                return Taken::Closed(reason);
+            }
             // What it is owed went. It enters anew at the end, and reads the store up to there.
-            let missed =
-                self.last_reset.clone().filter(|(number, _)| (next..first).contains(number)).map(|(_, item)| item);
+            let missed = self.missed(next..first, cursor);
             self.settle(next);
             self.move_reader(key, end, false);
             if let Some(reset) = &missed {
@@ -214,6 +223,7 @@ impl Feed {
             if let Some(entry) = self.entries.get((number - self.first) as usize)
                 && let Some(item) = news(&entry.item, cursor)
             {
+                out.extend(unsaid_reset(&item, cursor));
                 *cursor = item.after();
                 out.push_back(item);
             }
@@ -226,6 +236,15 @@ impl Feed {
             Some(reason) => Taken::Closed(reason),
             None => Taken::Nothing,
         }
+    }
+
+    /// The reset among the items `range` that who has read up to `cursor` must be told. One that only a new epoch
+    /// brought needs none: the store's rows tell it.
+    fn missed(&self, range: Range<u64>, cursor: &Cursor) -> Option<Item> {
+        let missed =
+            self.resets.iter().filter(|(number, _)| range.contains(number)).filter_map(|(_, item)| news(item, cursor));
+        let went_back = |item: &Item| matches!(item, Item::Reset(reset, _) if reset.reason == ResetReason::WentBack);
+        missed.max_by_key(went_back)
     }
 
     /// A reader has read the items from `from` up to `until`.
@@ -262,6 +281,18 @@ fn covers(cursor: &Cursor, position: &Cursor) -> bool {
     }
 }
 
+/// A message of another epoch than the reader stands in, where the topic had no epoch before: for the topic that was no
+/// reset, for the reader it is one.
+fn unsaid_reset(item: &Item, cursor: &mut Cursor) -> Option<Item> {
+    let Item::Message(message) = item else { return None };
+    if cursor.epoch.is_none_or(|own| own == message.channel_id) {
+        return None;
+    }
+    let after = Cursor::at(Some(message.channel_id), message.sequence.previous());
+    let (stream, head) = (&message.stream, message.sequence);
+    Some(Item::reset(stream, cursor, ResetReason::Recreated, message.channel_id, head, after))
+}
+
 /// What of `item` is new to who has read up to `cursor`.
 fn news(item: &Item, cursor: &Cursor) -> Option<Item> {
     let seen = |epoch, sequence| cursor.epoch == Some(epoch) && sequence <= cursor.sequence;
@@ -278,7 +309,9 @@ fn news(item: &Item, cursor: &Cursor) -> Option<Item> {
         // Who came into the new epoch, or back behind the break, by reading the store knows of it.
         Item::Reset(reset, after) => match reset.reason {
             ResetReason::Recreated => after.epoch != cursor.epoch,
-            ResetReason::WentBack | ResetReason::Replaced => cursor.sequence > after.sequence,
+            // Which history a position belongs to, its sequence cannot tell: everyone who was there is told.
+            ResetReason::WentBack => after.epoch == cursor.epoch,
+            ResetReason::Replaced => after.epoch == cursor.epoch && cursor.sequence > after.sequence,
         }
         .then(|| item.clone()),
     }

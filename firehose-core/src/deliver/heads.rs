@@ -1,7 +1,7 @@
 //! Heads for who subscribes: all that is asked for while one read is under way is the next read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
@@ -15,18 +15,41 @@ const MOST: usize = 10_000;
 
 type Reply = oneshot::Sender<Result<Option<Head>>>;
 
+#[derive(Debug, Default)]
+struct Waiting {
+    asked: Vec<(StreamName, Reply)>,
+    closed: bool,
+}
+
 /// The heads that are asked for.
 #[derive(Debug, Default)]
 pub(crate) struct HeadReads {
-    waiting: Mutex<Vec<(StreamName, Reply)>>,
+    waiting: Mutex<Waiting>,
     arrived: Notify,
 }
 
 impl HeadReads {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is read any more; who waits is told.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.waiting();
+        waiting.closed = true;
+        waiting.asked.clear();
+    }
+
     /// The head of `stream`, as it is after this call began.
     pub(crate) async fn head(&self, stream: &StreamName) -> Result<Option<Head>> {
         let (reply, head) = oneshot::channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((stream.clone(), reply));
+        {
+            let mut waiting = self.waiting();
+            if waiting.closed {
+                return Err(Error::shut_down("head"));
+            }
+            waiting.asked.push((stream.clone(), reply));
+        }
         self.arrived.notify_one();
         head.await.unwrap_or_else(|_| Err(Error::shut_down("head")))
     }
@@ -36,15 +59,15 @@ impl HeadReads {
         let this = &engine.heads;
         loop {
             let mut waiting = {
-                let mut queue = this.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                let count = queue.len().min(MOST);
-                queue.drain(..count).collect::<Vec<_>>()
+                let asked = &mut this.waiting().asked;
+                let count = asked.len().min(MOST);
+                asked.drain(..count).collect::<Vec<_>>()
             };
             waiting.retain(|(_, reply)| !reply.is_closed());
             if waiting.is_empty() {
                 tokio::select! {
                     biased;
-                    () = engine.cancelled() => break,
+                    () = engine.cancelled() => return,
                     () = this.arrived.notified() => continue,
                 }
             }
@@ -53,7 +76,7 @@ impl HeadReads {
             names.dedup();
             let heads = tokio::select! {
                 biased;
-                () = engine.cancelled() => break,
+                () = engine.cancelled() => return,
                 heads = engine.call("head", Step::Heads, engine.backend.store.heads(&names, HeadDetail::Full)) => heads,
             };
             match heads {
@@ -66,7 +89,5 @@ impl HeadReads {
                 Err(error) => waiting.into_iter().for_each(|(_, reply)| drop(reply.send(Err(error.replicate())))),
             }
         }
-        // Who asks from here on is told by the engine itself; who waits is told now.
-        this.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

@@ -207,7 +207,14 @@ impl Hub {
     }
 
     pub(crate) fn unlisten_failed(&self, channels: &[ChannelIdentifier]) {
-        self.state().registry.stuck(channels);
+        let mut state = self.state();
+        state.registry.stuck(channels);
+        // The registration stays, so who came meanwhile is heard.
+        for channel in channels {
+            if let Some(entry) = state.channels.get(channel) {
+                entry.listening.send_replace(Listening::Yes);
+            }
+        }
     }
 
     /// LISTEN was refused; who waits for the channel at fault is told.
@@ -231,7 +238,12 @@ impl Hub {
     pub(crate) fn session_lost(&self) {
         let mut state = self.state();
         state.registry.session_lost();
-        state.channels.values().for_each(|c| drop(c.listening.send_replace(Listening::NotYet)));
+        if state.closed.is_none() {
+            state.channels.values().for_each(|c| drop(c.listening.send_replace(Listening::NotYet)));
+        }
+        let topics: Vec<_> = state.topics.values().map(|s| s.topic.clone()).collect();
+        drop(state);
+        topics.iter().for_each(|topic| topic.with(|state| state.topic.session_lost()));
     }
 
     /// The topics whose start is fixed, with where they are.

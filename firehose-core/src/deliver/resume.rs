@@ -84,13 +84,18 @@ pub(crate) fn after(stream: &StreamName, cursor: Cursor, head: Option<&Head>, an
 
 /// [`Start::AfterId`](crate::Start::AfterId): `next` is the first message of the stream with a higher id.
 pub(crate) fn after_id(stream: &StreamName, id: MessageId, head: Option<&Head>, next: Option<Sequence>) -> Plan {
-    let (Some(head), Some(next)) = (head, next) else { return now(head) };
-    let mut plan = Plan::quiet(Cursor::at(Some(head.epoch), next.previous()));
-    if let Some((oldest, oldest_id)) = head.oldest
-        && oldest_id > id
-        && oldest > Sequence(1)
-    {
-        let (from, to) = (Sequence(1), oldest.previous());
+    let Some(head) = head else { return now(None) };
+    let mut plan = match next {
+        Some(next) => Plan::quiet(Cursor::at(Some(head.epoch), next.previous())),
+        None => now(Some(head)),
+    };
+    let gone = match head.oldest {
+        Some((oldest, oldest_id)) => (oldest_id > id).then(|| oldest.previous()),
+        // Nothing is retained, and nobody knows whether the id came before what was.
+        None => Some(head.sequence),
+    };
+    if let Some(to) = gone.filter(|to| *to > Sequence::ZERO) {
+        let from = Sequence(1);
         let gap = Gap { stream: stream.clone(), from, to, exact: false, reason: GapReason::Trimmed };
         plan.first = Some(Item::Gap(gap, plan.cursor));
     }
@@ -156,6 +161,12 @@ mod tests {
     #[test]
     fn an_id_is_never_a_reset_and_its_gap_is_inexact() {
         let s = StreamName::new("s").unwrap();
+        let empty = Head::new(Epoch(1), Sequence(6));
+        let plan = after_id(&s, MessageId(20), Some(&empty), None);
+        assert!(
+            matches!(plan.first, Some(Item::Gap(ref g, _)) if !g.exact && g.to == Sequence(6)),
+            "trimmed to nothing"
+        );
         let h = head(1, 9, Some((7, 70)));
         let plan = after_id(&s, MessageId(20), Some(&h), Some(Sequence(7)));
         assert!(

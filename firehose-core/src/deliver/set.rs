@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
-use futures_util::future::{BoxFuture, Shared};
-use futures_util::stream::{FuturesUnordered, StreamFuture};
+use futures_util::future::{self, BoxFuture};
+use futures_util::stream::{AbortHandle, Abortable, FuturesUnordered, StreamFuture};
 use futures_util::{FutureExt, StreamExt};
 
 use super::delivery::Delivery;
@@ -25,31 +25,46 @@ use crate::token::Token;
 /// skipped because of another.
 pub struct Subscriptions {
     engine: Arc<Engine>,
-    waiting: FuturesUnordered<StreamFuture<Member>>,
+    waiting: FuturesUnordered<StreamFuture<Abortable<Member>>>,
     members: HashMap<StreamName, Position>,
     next_number: u64,
     /// Ends with the engine.
-    closing: Shared<BoxFuture<'static, ()>>,
+    closing: future::Shared<BoxFuture<'static, ()>>,
 }
 
 struct Position {
     /// Which of the subscriptions of this name counts: the last that was added.
     number: u64,
     cursor: Cursor,
+    subscription: Shared<Option<Subscription>>,
+    /// Wakes who polls the member, so that its end is seen.
+    abort: AbortHandle,
 }
 
-/// A subscription that knows its place in the set.
+/// A subscription that knows its place in the set, and that the set can take back at any time.
 struct Member {
     number: u64,
-    /// `None` once it was removed from the set: that ends it at once, and not only when the set is polled.
-    subscription: Option<Subscription>,
+    subscription: Shared<Option<Subscription>>,
+}
+
+type Shared<T> = Arc<Mutex<T>>;
+
+fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Stream for Member {
-    type Item = Delivery;
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        match &mut self.subscription {
-            Some(subscription) => Pin::new(subscription).poll_next(cx),
+    type Item = (u64, StreamName, Cursor, Delivery);
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let number = self.number;
+        match &mut *lock(&self.subscription) {
+            Some(subscription) => {
+                let delivery = ready!(Pin::new(&mut *subscription).poll_next(cx));
+                Poll::Ready(
+                    delivery.map(|delivery| (number, subscription.stream().clone(), subscription.cursor(), delivery)),
+                )
+            }
             None => Poll::Ready(None),
         }
     }
@@ -84,8 +99,11 @@ impl Subscriptions {
         let (name, cursor, number) = (subscription.stream().clone(), subscription.cursor(), self.next_number);
         self.next_number += 1;
         self.drop_member(&name);
-        self.members.insert(name, Position { number, cursor });
-        self.waiting.push(Member { number, subscription: Some(subscription) }.into_future());
+        let subscription = Arc::new(Mutex::new(Some(subscription)));
+        let (abort, registration) = AbortHandle::new_pair();
+        let member = Member { number, subscription: subscription.clone() };
+        self.members.insert(name, Position { number, cursor, subscription, abort });
+        self.waiting.push(Abortable::new(member, registration).into_future());
         Ok(())
     }
 
@@ -96,13 +114,9 @@ impl Subscriptions {
 
     fn drop_member(&mut self, stream: &StreamName) {
         let Some(position) = self.members.remove(stream) else { return };
-        for waiting in self.waiting.iter_mut() {
-            if let Some(member) = waiting.get_mut()
-                && member.number == position.number
-            {
-                member.subscription = None;
-            }
-        }
+        // Its registration goes at once, not only when the set is polled.
+        lock(&position.subscription).take();
+        position.abort.abort();
     }
 
     /// The streams in the set.
@@ -148,18 +162,21 @@ impl Stream for Subscriptions {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             match self.waiting.poll_next_unpin(cx) {
-                Poll::Pending => return Poll::Pending,
                 // An empty set waits for the engine's end: `add` takes `&mut self`, so whoever adds polls again.
-                Poll::Ready(None) => return self.closing.poll_unpin(cx).map(|()| None),
-                // A subscription that was removed, or that said it was closed.
-                Poll::Ready(Some((None, _member))) => {}
-                Poll::Ready(Some((Some(delivery), member))) => {
-                    let Some(subscription) = &member.subscription else { continue };
-                    let name = subscription.stream().clone();
-                    if let Some(position) = self.members.get_mut(&name) {
-                        position.cursor = subscription.cursor();
+                Poll::Pending | Poll::Ready(None) if self.members.is_empty() => {
+                    return self.closing.poll_unpin(cx).map(|()| None);
+                }
+                Poll::Pending | Poll::Ready(None) => return Poll::Pending,
+                // A subscription that was removed.
+                Poll::Ready(Some((None, _))) => {}
+                Poll::Ready(Some((Some((number, name, cursor, delivery)), member))) => {
+                    let Some(position) = self.members.get_mut(&name).filter(|p| p.number == number) else { continue };
+                    position.cursor = cursor;
+                    if matches!(delivery, Delivery::Closed(_)) {
+                        self.members.remove(&name);
+                    } else {
+                        self.waiting.push(member.into_future());
                     }
-                    self.waiting.push(member.into_future());
                     return Poll::Ready(Some((name, delivery)));
                 }
             }

@@ -83,7 +83,11 @@ impl Subscription {
             lease,
             reader,
             fetched: plan.cursor,
-            delivered: plan.cursor,
+            // What is told first is not handed out yet: who leaves before it is told it again.
+            delivered: match (start, &plan.first) {
+                (Start::After(cursor), Some(_)) => cursor,
+                _ => plan.cursor,
+            },
             start: plan.cursor,
             ready: plan.first.into_iter().collect(),
             step: Waiting::Feed,
@@ -262,7 +266,14 @@ impl Subscription {
     fn caught_up(&mut self) -> bool {
         let (reader, ready) = (self.reader, &mut self.ready);
         let fetched = &mut self.fetched;
-        self.lease.topic.with(|state| !matches!(state.feed.take(reader, fetched, TAKE, ready), Taken::Behind(None)))
+        self.lease.topic.with(|state| match state.feed.take(reader, fetched, TAKE, ready) {
+            Taken::Behind(None) => false,
+            Taken::Behind(Some(reset)) => {
+                ready.push_back(reset);
+                true
+            }
+            Taken::Items | Taken::Nothing | Taken::Closed(_) => true,
+        })
     }
 }
 
@@ -274,6 +285,18 @@ impl Drop for Subscription {
 
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("stream", self.stream()).field("cursor", &self.delivered).finish()
+        f.debug_struct("Subscription")
+            .field("stream", self.stream())
+            .field("cursor", &self.delivered)
+            .field("fetched", &self.fetched)
+            .field(
+                "waits_for",
+                match &self.step {
+                    Waiting::Feed => &"feed",
+                    Waiting::Page(..) => &"page",
+                    Waiting::Pause(_) => &"pause",
+                },
+            )
+            .finish()
     }
 }

@@ -100,7 +100,7 @@ async fn look(engine: &Engine, topics: &[Arc<TopicHandle>], detail: HeadDetail, 
         if seen.is_empty() {
             continue;
         }
-        let anchors = if why == Why::Replay { anchors(engine, &seen).await? } else { vec![None; seen.len()] };
+        let anchors = anchors(engine, &seen, why).await?;
         let names: Vec<StreamName> = seen.iter().map(|(t, _)| t.stream.clone()).collect();
         let heads: Vec<Option<Head>> =
             engine.call("sweep", Step::Heads, engine.backend.store.heads(&names, detail)).await?;
@@ -109,8 +109,13 @@ async fn look(engine: &Engine, topics: &[Arc<TopicHandle>], detail: HeadDetail, 
             return Err(Error::new(ErrorKind::Backend, "sweep", message));
         }
         for (((topic, seen), head), anchor) in seen.iter().zip(&heads).zip(anchors) {
-            if why == Why::Replay {
-                topic.verified(engine, head.as_ref(), anchor, seen);
+            let asked = why == Why::Replay || anchor.is_some();
+            if asked && !topic.verified(engine, head.as_ref(), anchor, seen, why == Why::Replay) {
+                // It moved meanwhile: what it stands at now is to be compared.
+                if why == Why::Replay {
+                    engine.sweep.replay(vec![(*topic).clone()]);
+                }
+                continue;
             }
             topic.swept(engine, head.as_ref(), seen, why);
         }
@@ -118,11 +123,17 @@ async fn look(engine: &Engine, topics: &[Arc<TopicHandle>], detail: HeadDetail, 
     Ok(())
 }
 
-/// The store's word on the rows that the tails were taken from.
-async fn anchors(engine: &Engine, seen: &[(&Arc<TopicHandle>, Cursor)]) -> Result<Vec<Option<Anchor>>> {
-    let cursors: Vec<Cursor> = seen.iter().map(|(_, cursor)| *cursor).collect();
+/// The store's word on the rows that the tails were taken from: after a new session of all, while there is none of those
+/// that it has not spoken of.
+async fn anchors(engine: &Engine, seen: &[(&Arc<TopicHandle>, Cursor)], why: Why) -> Result<Vec<Option<Anchor>>> {
+    let asked: Vec<usize> =
+        (0..seen.len()).filter(|&at| why == Why::Replay || seen[at].0.with(|state| state.topic.unverified())).collect();
+    let mut answers = vec![None; seen.len()];
+    if asked.is_empty() {
+        return Ok(answers);
+    }
+    let cursors: Vec<Cursor> = asked.iter().map(|&at| seen[at].1).collect();
     let anchors = engine.call("sweep", Step::Anchors, engine.backend.store.anchors(&cursors)).await?;
-    let mut anchors: Vec<Option<Anchor>> = anchors.into_iter().map(Some).collect();
-    anchors.resize(seen.len(), None);
-    Ok(anchors)
+    asked.into_iter().zip(anchors).for_each(|(at, anchor)| answers[at] = Some(anchor));
+    Ok(answers)
 }

@@ -84,6 +84,10 @@ pub(crate) struct Topic {
     suspect: Option<Sequence>,
     /// Someone spoke of another epoch: ask the store.
     check: bool,
+    /// The session was lost: until the store said that this history goes on, nothing is handed out on a mere hint.
+    unverified: bool,
+    /// The store was asked since, so it may be read.
+    trusted: bool,
     /// When the store is to be read next, and why.
     need: Option<(MonoTime, Why)>,
     reading: bool,
@@ -108,6 +112,8 @@ impl Topic {
             committed: None,
             suspect: None,
             check: false,
+            unverified: false,
+            trusted: true,
             need: None,
             reading: false,
             generation: 0,
@@ -169,7 +175,7 @@ impl Topic {
     /// A notification announced a message.
     pub(crate) fn announced(&mut self, announcement: Announcement, now: MonoTime) -> Option<MonoTime> {
         let (epoch, sequence, id) = (announcement.epoch, announcement.sequence, announcement.id);
-        let Some(tail) = self.tail else {
+        let Some(tail) = self.tail.filter(|_| !self.unverified) else {
             self.hold(announcement);
             return None;
         };
@@ -229,7 +235,7 @@ impl Topic {
             self.committed = self.committed.max(Some((head.epoch, head.sequence)));
             if head.sequence > tail.sequence {
                 self.wanted = self.wanted.max(head.sequence);
-                return self.schedule(now, why);
+                return self.schedule_anew(now, why);
             }
             let (ours, theirs) = (self.recall(head.sequence), head.last_id);
             if head.sequence == tail.sequence && theirs.is_some() && ours.is_some_and(|id| Some(id) != theirs) {
@@ -243,16 +249,49 @@ impl Topic {
         }
         self.committed = Some((head.epoch, head.sequence));
         self.check = true;
-        self.schedule(now, why)
+        self.schedule_anew(now, why)
     }
 
-    /// After a new session: the store's word on whether the history goes on. `seen` is the cursor that was compared.
-    pub(crate) fn verified(&mut self, head: Option<&Head>, anchor: Option<Anchor>, seen: &Cursor) {
-        let (Some(tail), Some(head)) = (self.tail, head) else { return };
-        if tail != *seen || judge(seen, Some(head), anchor) != Verdict::WentBack {
-            // Moved on since, or nothing to say; a new epoch is found by its rows.
-            return;
+    /// The session is gone, and with it the certainty that the database is what it was.
+    pub(crate) fn session_lost(&mut self) {
+        if self.tail.is_some() {
+            self.unverified = true;
+            self.trusted = false;
+            // A read under way may have been answered by either.
+            self.generation += 1;
         }
+    }
+
+    /// Whether the store is to be asked if this history goes on.
+    pub(crate) fn unverified(&self) -> bool {
+        self.unverified
+    }
+
+    /// The store's word on whether the history goes on. `seen` is the cursor that was compared; `listening` says whether
+    /// LISTEN had been acknowledged before. Gives `false` where the question has to be asked again.
+    pub(crate) fn verified(
+        &mut self,
+        head: Option<&Head>,
+        anchor: Option<Anchor>,
+        seen: &Cursor,
+        listening: bool,
+    ) -> bool {
+        let Some(tail) = self.tail else { return true };
+        if tail != *seen {
+            return false;
+        }
+        self.trusted = true;
+        if let Some(head) = head.filter(|head| judge(seen, Some(head), anchor) == Verdict::WentBack) {
+            self.go_back(tail, head);
+        }
+        if listening && self.unverified {
+            self.unverified = false;
+            self.drain_held();
+        }
+        true
+    }
+
+    fn go_back(&mut self, tail: Cursor, head: &Head) {
         let mut cursor = tail;
         let reset =
             Item::reset(&self.stream, &mut cursor, ResetReason::WentBack, head.epoch, head.sequence, head.cursor());
@@ -268,7 +307,7 @@ impl Topic {
     /// A read may begin: where from. `None` where it is not needed any more, or not yet.
     pub(crate) fn begin_read(&mut self, now: MonoTime) -> Option<Read> {
         let tail = self.tail?;
-        if self.reading || self.need.is_none_or(|(due, _)| due > now) {
+        if self.reading || !self.trusted || self.need.is_none_or(|(due, _)| due > now) {
             return None;
         }
         let (_, why) = self.need.take()?;
@@ -359,6 +398,11 @@ impl Topic {
         }
         let pause = self.limits.grace.saturating_mul(1 << (self.looks - 1)).min(self.limits.pause);
         self.schedule(now + pause, why)
+    }
+
+    /// As [`Self::schedule`], for the sweep: a time that passed while nothing could be read is new again.
+    fn schedule_anew(&mut self, now: MonoTime, why: Why) -> Option<MonoTime> {
+        self.schedule(now, why).or((!self.reading).then_some(now))
     }
 
     /// Asks for a read at `due`. Gives the time where it is new to who reads.

@@ -83,17 +83,21 @@ impl TopicHandle {
         self.act(engine, |topic| topic.swept(head, seen, now, why));
     }
 
+    /// Gives `false` where the question has to be asked again.
     pub(crate) fn verified(
         self: &Arc<Self>,
         engine: &Engine,
         head: Option<&Head>,
         anchor: Option<Anchor>,
         seen: &Cursor,
-    ) {
+        listening: bool,
+    ) -> bool {
+        let mut done = true;
         self.act(engine, |topic| {
-            topic.verified(head, anchor, seen);
+            done = topic.verified(head, anchor, seen, listening);
             None
         });
+        done
     }
 
     pub(crate) fn page(self: &Arc<Self>, engine: &Engine, read: &Read, page: &Page) {

@@ -247,7 +247,7 @@ fn a_database_that_went_back_is_a_reset_to_its_head() {
     t.announced(told(101), at(0));
     let seen = t.tail().unwrap();
     let pending = t.swept(Some(&head(1, 120)), &seen, at(1), Why::Sweep).and_then(|now| t.begin_read(now)).unwrap();
-    t.verified(Some(&head(1, 80)), Some(Anchor::Trimmed { oldest: None }), &seen);
+    assert!(t.verified(Some(&head(1, 80)), Some(Anchor::Trimmed { oldest: None }), &seen, true));
     assert_eq!(said(&mut t), ["101", "WentBack 80"]);
     t.page(&pending, &rows([]), at(2));
     assert_eq!(said(&mut t), Vec::<String>::new(), "a read from before the reset means nothing after it");
@@ -330,4 +330,19 @@ proptest! {
         let expected: Vec<String> = (1..=count).map(|s| s.to_string()).collect();
         prop_assert_eq!(out, expected);
     }
+}
+
+#[test]
+fn after_a_lost_session_nothing_is_handed_out_before_the_store_said_that_the_history_goes_on() {
+    let mut t = topic(Some(head(1, 10)));
+    t.announced(told(11), at(0));
+    let pending = t.announced(told(13), at(0)).and_then(|due| t.begin_read(due)).unwrap();
+    t.session_lost();
+    t.announced(told_as(1, 12, 900), at(20));
+    t.page(&pending, &rows([12, 13]), at(21));
+    assert_eq!(said(&mut t), ["11"], "neither a hint nor a read from before");
+    assert!(t.begin_read(at(2_000)).is_none());
+    let seen = t.tail().unwrap();
+    assert!(t.verified(Some(&head(1, 12)), Some(Anchor::Other), &seen, true));
+    assert_eq!(said(&mut t), ["WentBack 12"]);
 }

@@ -121,7 +121,7 @@ async fn serve(engine: &Arc<Engine>, session: Session, after: Option<(u32, Durat
                 command = None;
                 engine.beat();
                 if let Some(until) = settle(engine, done, result, after.is_some(), &mut refused)? {
-                    retry_at = Some(until);
+                    retry_at = Some(retry_at.map_or(until, |earlier| earlier.min(until)));
                 }
             }
             () = engine.hub.changed.notified() => {}
@@ -164,6 +164,7 @@ fn settle(
                 engine.sweep.replay(topics);
             }
             engine.observer.healed(Stage::Listen);
+            refused.session_ended(engine.config.reconnect_max_delay);
             Ok(None)
         }
         (Command::Unlisten(channels), Ok(())) => {

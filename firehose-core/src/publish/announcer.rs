@@ -27,10 +27,16 @@ struct Direct {
     reply: oneshot::Sender<Result<()>>,
 }
 
+#[derive(Default)]
+struct DirectQueue {
+    waiting: VecDeque<Direct>,
+    closed: bool,
+}
+
 /// The announcements that wait.
 pub(crate) struct Announcer {
     stored: Mutex<Announcements>,
-    direct: Mutex<VecDeque<Direct>>,
+    direct: Mutex<DirectQueue>,
     room: Semaphore,
     arrived: Notify,
     departed: Notify,
@@ -58,7 +64,7 @@ impl Announcer {
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn direct(&self) -> MutexGuard<'_, VecDeque<Direct>> {
+    fn direct(&self) -> MutexGuard<'_, DirectQueue> {
         self.direct.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,7 +82,13 @@ impl Announcer {
     pub(crate) async fn send(&self, notification: Notification) -> Result<()> {
         let (reply, answer) = oneshot::channel();
         let permit = self.room.acquire().await.map_err(|_| Error::shut_down("notify"))?;
-        self.direct().push_back(Direct { notification, reply });
+        {
+            let mut direct = self.direct();
+            if direct.closed {
+                return Err(Error::shut_down("notify"));
+            }
+            direct.waiting.push_back(Direct { notification, reply });
+        }
         self.arrived.notify_one();
         let answer = answer.await;
         drop(permit);
@@ -85,7 +97,7 @@ impl Announcer {
 
     /// How many wait to be sent.
     pub(crate) fn len(&self) -> usize {
-        self.stored().len() + self.direct().len()
+        self.stored().len() + self.direct().waiting.len()
     }
 
     /// Waits until nothing waits.
@@ -101,13 +113,17 @@ impl Announcer {
 
     fn is_idle(&self) -> bool {
         let stored = self.stored();
-        stored.len() == 0 && self.direct().is_empty() && self.sending().is_empty()
+        stored.len() == 0 && self.direct().waiting.is_empty() && self.sending().is_empty()
     }
 
     /// No more will be sent: gives what is stored and was not announced.
     pub(crate) fn give_up(&self) -> Vec<Arc<Message>> {
         self.room.close();
-        let waiting: Vec<Direct> = self.direct().drain(..).collect();
+        let waiting: Vec<Direct> = {
+            let mut direct = self.direct();
+            direct.closed = true;
+            direct.waiting.drain(..).collect()
+        };
         waiting.into_iter().for_each(|d| drop(d.reply.send(Err(Error::shut_down("notify")))));
         let mut stored = self.stored();
         self.sending().drain(..).chain(stored.take_all()).collect()
@@ -120,8 +136,8 @@ impl Announcer {
         loop {
             let direct: Vec<Direct> = {
                 let mut queue = this.direct();
-                let count = queue.len().min(BATCH);
-                queue.drain(..count).collect()
+                let count = queue.waiting.len().min(BATCH);
+                queue.waiting.drain(..count).collect()
             };
             let stored = {
                 let mut waiting = this.stored();

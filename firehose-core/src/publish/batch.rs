@@ -43,6 +43,14 @@ pub(crate) struct Lanes<R> {
     waiting: usize,
     in_flight: usize,
     most_waiting: usize,
+    closed: bool,
+}
+
+/// Why a broadcast was not taken in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    TooMany,
+    Closed,
 }
 
 impl<R> Lanes<R> {
@@ -54,14 +62,18 @@ impl<R> Lanes<R> {
             waiting: 0,
             in_flight: 0,
             most_waiting,
+            closed: false,
         }
     }
 
-    /// Takes a broadcast in; gives it back where too many wait.
-    pub(crate) fn push(&mut self, message: NewMessage, reply: R) -> Result<(), Entry<R>> {
+    /// Takes a broadcast in.
+    pub(crate) fn push(&mut self, message: NewMessage, reply: R) -> Result<(), Refused> {
         let entry = Entry { message, reply, tries: 0 };
+        if self.closed {
+            return Err(Refused::Closed);
+        }
         if self.waiting >= self.most_waiting {
-            return Err(entry);
+            return Err(Refused::TooMany);
         }
         self.waiting += 1;
         if let Some(lane) = self.lanes.get_mut(&entry.message.stream) {
@@ -132,8 +144,9 @@ impl<R> Lanes<R> {
         self.waiting + self.in_flight
     }
 
-    /// Everything that waits; what is in flight stays.
-    pub(crate) fn take_waiting(&mut self) -> Vec<Entry<R>> {
+    /// Takes nothing in any more, and gives everything that waits; what is in flight stays.
+    pub(crate) fn close(&mut self) -> Vec<Entry<R>> {
+        self.closed = true;
         self.ready.clear();
         self.blocked.clear();
         self.waiting = 0;
@@ -245,7 +258,9 @@ mod tests {
         let mut l = lanes(2);
         push(&mut l, "a", 1);
         push(&mut l, "b", 2);
-        assert_eq!(l.push(NewMessage::new("c", "x").unwrap(), 3).unwrap_err().reply, 3);
+        assert_eq!(l.push(NewMessage::new("c", "x").unwrap(), 3), Err(Refused::TooMany));
+        assert_eq!(l.close().len(), 2);
+        assert_eq!(l.push(NewMessage::new("c", "x").unwrap(), 3), Err(Refused::Closed));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
-use super::batch::{Entry, Lanes};
+use super::batch::{Entry, Lanes, Refused};
 use crate::backend::Blocked;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Outcome, Result, Step};
@@ -65,9 +65,13 @@ impl Publisher {
     /// Accepts a broadcast: from here on it is stored, whether or not its caller waits.
     pub(crate) fn accept(&self, message: NewMessage) -> Result<Accepted> {
         let (reply, accepted) = oneshot::channel();
-        if self.lanes().push(message, reply).is_err() {
-            let error = Error::new(ErrorKind::Overloaded, "broadcast", "too many broadcasts wait to be stored");
-            return Err(error.with_hint("raise max_waiting_broadcasts, or broadcast less at a time"));
+        match self.lanes().push(message, reply) {
+            Ok(()) => {}
+            Err(Refused::Closed) => return Err(Error::shut_down("broadcast")),
+            Err(Refused::TooMany) => {
+                let error = Error::new(ErrorKind::Overloaded, "broadcast", "too many broadcasts wait to be stored");
+                return Err(error.with_hint("raise max_waiting_broadcasts, or broadcast less at a time"));
+            }
         }
         self.arrived.notify_one();
         Ok(accepted)
@@ -91,7 +95,7 @@ impl Publisher {
 
     /// Answers everything that waits with `ShutDown`: none of it is stored. Gives how many.
     pub(crate) fn refuse_waiting(&self) -> usize {
-        let waiting = self.lanes().take_waiting();
+        let waiting = self.lanes().close();
         let count = waiting.len();
         waiting.into_iter().for_each(|entry| drop(entry.reply.send(Err(Error::shut_down("broadcast")))));
         count

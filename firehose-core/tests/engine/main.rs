@@ -3,12 +3,14 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod announcing;
+mod chaos;
 mod delivering;
 mod fleet;
 mod lifecycle;
 mod listening;
 mod publishing;
 mod queues;
+mod resets;
 mod starting;
 mod vectors;
 
