@@ -53,6 +53,7 @@ async fn it_lives_through_lost_connections_with_nothing_lost_or_doubled() {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for _ in 0..200 {
             let line = tail.json().await;
+            eprintln!("DBG {line}");
             let of = if line["stream"] == json!("a") { &mut a } else { &mut b };
             of.push((line["sequence"].as_i64().unwrap(), line["data"].as_str().unwrap().parse::<i64>().unwrap()));
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use firehose_core::{Backend, Clock as _, Config, Error, ErrorKind, Event, Firehose, Stage, SystemClock};
+use firehose_core::{Backend, Clock as _, Config, Error, ErrorKind, Event, Firehose, SystemClock};
 
 use crate::output::say;
 
@@ -10,7 +10,7 @@ use crate::output::say;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a command wants of its engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,9 +48,7 @@ async fn try_start(config: &Config, role: Role) -> Result<Firehose, Error> {
     };
     let builder = Firehose::builder(backend).config(config.clone());
     let builder = builder.on_error(|report| {
-        if report.stage == Stage::ConnectionLost {
-            say(format_args!("{}; trying again", report.error));
-        }
+            say(format_args!("{:?} {:?}; trying again", report.stage, report.error));
     });
     let builder = builder.on_event(|event| {
         if let Event::Reconnected { .. } = event {

@@ -1,10 +1,10 @@
 //! The command `firehose` while it runs.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::task::JoinHandle;
 
 use super::{TestDatabase, within};
 
@@ -46,9 +46,18 @@ impl Running {
     }
 
     /// The next line of standard output.
+    #[allow(clippy::disallowed_methods, reason = "a test that hangs must fail, and say why")]
     pub(crate) async fn line(&mut self) -> String {
+        use tokio::time::timeout;
         let out = self.out.as_mut().expect("its standard output");
-        within(20, out.next_line()).await.expect("UTF-8").expect("a line")
+        if let Ok(Ok(Some(line))) = timeout(Duration::from_secs(20), out.next_line()).await {
+            return line;
+        }
+        let mut said = Vec::new();
+        while let Ok(Ok(Some(line))) = timeout(Duration::from_millis(100), self.err.next_line()).await {
+            said.push(line);
+        }
+        panic!("no line within 20 s, but on standard error: {said:#?}");
     }
 
     /// The next line of standard output, as JSON.
@@ -65,11 +74,6 @@ impl Running {
                 return rest.to_owned();
             }
         }
-    }
-
-    /// Everything that comes on standard output from now on, read beside the test.
-    pub(crate) fn collect(&mut self) -> JoinHandle<Vec<String>> {
-        tokio::spawn(rest(self.out.take().expect("its standard output")))
     }
 
     pub(crate) fn signal(&self, name: &str) {
