@@ -53,7 +53,6 @@ async fn it_lives_through_lost_connections_with_nothing_lost_or_doubled() {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for _ in 0..200 {
             let line = tail.json().await;
-            eprintln!("DBG {line}");
             let of = if line["stream"] == json!("a") { &mut a } else { &mut b };
             of.push((line["sequence"].as_i64().unwrap(), line["data"].as_str().unwrap().parse::<i64>().unwrap()));
         }
@@ -101,6 +100,19 @@ async fn it_goes_on_where_a_token_says() {
         broadcast(&db, "a", "5").await;
         let mut tail = Running::tail(&db, &["a", "--json", "--from", &quiet]).await;
         assert_eq!(tail.json().await["data"], json!("5"), "a token of a tail that printed nothing");
+        tail.terminate().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_flood_is_printed_whole() {
+    run(Shape::Fresh, |db| async move {
+        db.execute("SELECT firehose_append('a', 'x') FROM generate_series(1, 1000)").await;
+        let mut tail = Running::tail(&db, &["a", "--json", "--from", "earliest"]).await;
+        for sequence in 1..=1000 {
+            assert_eq!(tail.json().await["sequence"], json!(sequence));
+        }
         tail.terminate().await;
     })
     .await;

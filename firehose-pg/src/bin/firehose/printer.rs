@@ -66,15 +66,13 @@ impl Printer {
 
 fn print(form: Form, mut token: Token, mut printed: mpsc::Receiver<Printed>, note: impl Fn(&Token)) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    while let Some(first) = printed.blocking_recv() {
-        let mut next = Some(first);
-        for _ in 0..QUEUE {
-            let Some((stream, delivery, cursor)) = next.take() else { break };
+    let mut batch = Vec::with_capacity(QUEUE);
+    while printed.blocking_recv_many(&mut batch, QUEUE) > 0 {
+        for (stream, delivery, cursor) in batch.drain(..) {
             token.set(&stream, cursor);
             if let Some(line) = line(form, &delivery, &token) {
                 writeln!(out, "{line}")?;
             }
-            next = printed.try_recv().ok();
         }
         out.flush()?;
         note(&token);

@@ -48,7 +48,7 @@ async fn try_start(config: &Config, role: Role) -> Result<Firehose, Error> {
     };
     let builder = Firehose::builder(backend).config(config.clone());
     let builder = builder.on_error(|report| {
-            say(format_args!("{:?} {:?}; trying again", report.stage, report.error));
+        say(format_args!("{}; trying again", report.error));
     });
     let builder = builder.on_event(|event| {
         if let Event::Reconnected { .. } = event {
