@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::harness::{Running, Shape, TestDatabase, cut, eventually, run};
+use firehose_pg::DatabaseUrl;
+
+use crate::harness::{PASSWORD, Proxy, Running, Shape, TestDatabase, cut, eventually, run};
+use crate::recovery::{SLOW, sleeping};
 
 /// What it wrote to standard output and standard error, where it ended as expected.
 async fn publish(db: &TestDatabase, code: i32, arguments: &[&str], input: &[u8]) -> (Vec<String>, String) {
@@ -62,6 +65,26 @@ async fn c68_ten_thousand_lines_are_stored_once_and_in_order_through_twenty_cuts
         assert_eq!(kinds_of_rows(&db).await, (10_000, 0), "line n is sequence n");
         assert_eq!(db.number("SELECT sequence FROM firehose_channels").await, 10_000);
         assert_eq!(sequences(&stored), (1..=10_000).collect::<Vec<i64>>());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_committed_without_an_answer_is_not_stored_again() {
+    run(Shape::Fresh, |db| async move {
+        db.execute(SLOW).await;
+        let proxy = Proxy::to(db.cluster.port).await;
+        let url = DatabaseUrl::new("127.0.0.1", proxy.port, &db.name).user("postgres").password(PASSWORD);
+        let mut command =
+            Running::start(&db, &["publish", "a", "--stdin", "--json", "--database-url", url.to_secret().expose()]);
+        command.input.as_mut().unwrap().write_all(b"1\nslow\n3\n").await.unwrap();
+        sleeping(&db).await;
+        // The statement is at the server, and commits there; its answer never comes.
+        proxy.freeze();
+        let (code, out, err) = command.end(20).await;
+        assert_eq!((code, sequences(&out)), (Some(0), vec![1, 2, 3]), "{err:?}");
+        assert!(err.iter().any(|line| line.ends_with("trying again")), "{err:?}");
+        assert_eq!(db.number("SELECT count(*) FROM firehose_messages").await, 3);
     })
     .await;
 }

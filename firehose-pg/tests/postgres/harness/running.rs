@@ -24,6 +24,7 @@ impl Running {
             .env("FIREHOSE_DATABASE_URL", db.url().to_secret().expose())
             .env("FIREHOSE_RECONNECT_DELAY", "20ms")
             .env("FIREHOSE_RECONNECT_MAX_DELAY", "200ms")
+            .env("FIREHOSE_STATEMENT_TIMEOUT", "2s")
             .env("FIREHOSE_SWEEP_INTERVAL", "200ms")
             .current_dir(std::env::temp_dir())
             .stdin(Stdio::piped())
