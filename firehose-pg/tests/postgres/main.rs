@@ -13,8 +13,12 @@ mod gem;
 mod harness;
 mod migrations;
 mod names;
+#[cfg(feature = "cli")]
+mod publish;
 mod read;
 mod recovery;
+#[cfg(feature = "cli")]
+mod tail;
 mod transaction;
 mod transport;
 mod trim;

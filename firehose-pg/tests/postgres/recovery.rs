@@ -13,14 +13,14 @@ use crate::harness::{PASSWORD, Proxy, Shape, TestDatabase, both_shapes, eventual
 use crate::transport::{channel, heard, notification, session};
 
 /// Makes rows with the data `slow` take a while, so that something can happen under them.
-const SLOW: &str = "
+pub(crate) const SLOW: &str = "
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.7); RETURN NEW; END $$;
 CREATE TRIGGER slow BEFORE INSERT ON firehose_messages FOR EACH ROW WHEN (NEW.data = 'slow') EXECUTE FUNCTION slow();";
 
 const SLEEPING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
 
-async fn sleeping(db: &TestDatabase) {
+pub(crate) async fn sleeping(db: &TestDatabase) {
     eventually("the append is under way", || async { (db.number(SLEEPING).await > 0).then_some(()) }).await;
 }
 

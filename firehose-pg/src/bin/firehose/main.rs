@@ -1,12 +1,21 @@
 //! The command `firehose`: what a person on call does by hand.
 
+mod lines;
 mod migrate;
+mod output;
+mod printer;
+mod publish;
+mod signals;
+mod start;
+mod tail;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use firehose_core::{Config, Error, ErrorKind, Secret};
+
+use crate::output::say;
 
 /// Persistent publish/subscribe on PostgreSQL.
 #[derive(Parser)]
@@ -36,6 +45,10 @@ struct Common {
 enum Action {
     /// Make the tables, or adopt those of the gem; change them, print them, or take them away
     Migrate(migrate::Migrate),
+    /// Store a message, or each line of standard input as one, exactly once and in order
+    Publish(publish::Publish),
+    /// Print what is published, until a signal ends it; it lives through lost connections
+    Tail(tail::Tail),
 }
 
 /// Exit codes: well, with warnings, errors or wrong use, unreachable.
@@ -50,9 +63,9 @@ fn main() -> ExitCode {
         Ok(warnings) if warnings => WARNINGS,
         Ok(_) => WELL,
         Err(error) => {
-            eprintln!("firehose: {error}");
+            say(&error);
             if let Some(hint) = error.hint() {
-                eprintln!("firehose: {hint}");
+                say(hint);
             }
             exit_code(&error)
         }
@@ -62,16 +75,22 @@ fn main() -> ExitCode {
 /// Gives whether there was something to warn of.
 fn run(command: &Command) -> Result<bool, Error> {
     let loaded = Config::load_from(command.common.config.as_deref())?;
-    loaded.warnings.iter().for_each(|warning| eprintln!("firehose: {warning}"));
+    loaded.warnings.iter().for_each(say);
     let mut config = loaded.config;
     if let Some(url) = &command.common.database_url {
         config.database_url = Some(Secret::from(url.as_str()));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Error::new(ErrorKind::Backend, "start", e.to_string()))?;
-    match &command.action {
-        Action::Migrate(migrate) => runtime.block_on(migrate.run(&config, command.common.json))?,
-    }
+    let json = command.common.json;
+    let done = match &command.action {
+        Action::Migrate(migrate) => runtime.block_on(migrate.run(&config, json)),
+        Action::Publish(publish) => runtime.block_on(publish.run(&config, json)),
+        Action::Tail(tail) => runtime.block_on(tail.run(&config, json)),
+    };
+    // A name that is still being looked up must not hold up the end.
+    runtime.shutdown_background();
+    done?;
     Ok(!loaded.warnings.is_empty())
 }
 

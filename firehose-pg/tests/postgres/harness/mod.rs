@@ -3,11 +3,15 @@
 mod cluster;
 mod database;
 mod proxy;
+#[cfg(feature = "cli")]
+mod running;
 
 pub(crate) use cluster::Cluster;
 pub(crate) use cluster::PASSWORD;
 pub(crate) use database::{GEM, TestDatabase, run};
 pub(crate) use proxy::Proxy;
+#[cfg(feature = "cli")]
+pub(crate) use running::{Running, cut};
 
 /// Which tables a test runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
