@@ -152,7 +152,8 @@ impl Database {
 
     /// Goes back to what `snapshot` holds, as a restored PostgreSQL does: ids, sequences and epochs go on from there, so
     /// the same numbers are given out a second time. Open transactions are lost. Sessions are left alone: see
-    /// [`Wire::cut`].
+    /// [`Wire::cut`]. Move the clock before new rows are stored: what has the id and the time of a lost row cannot be told
+    /// from it.
     pub fn restore(&self, snapshot: &Snapshot) {
         let mut state = self.state();
         state.tables = snapshot.tables.clone();
