@@ -1,5 +1,6 @@
 //! The command `firehose`: what a person on call does by hand.
 
+mod bench;
 mod migrate;
 
 use std::path::PathBuf;
@@ -34,6 +35,8 @@ struct Common {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Measure how fast this is, each figure beside a floor or a rival of the same minute
+    Bench(bench::Bench),
     /// Make the tables, or adopt those of the gem; change them, print them, or take them away
     Migrate(migrate::Migrate),
 }
@@ -70,6 +73,7 @@ fn run(command: &Command) -> Result<bool, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Error::new(ErrorKind::Backend, "start", e.to_string()))?;
     match &command.action {
+        Action::Bench(bench) => bench.run(&config, command.common.json)?,
         Action::Migrate(migrate) => runtime.block_on(migrate.run(&config, command.common.json))?,
     }
     Ok(!loaded.warnings.is_empty())
