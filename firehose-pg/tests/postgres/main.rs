@@ -4,6 +4,8 @@
 
 mod append;
 #[cfg(feature = "cli")]
+mod bench;
+#[cfg(feature = "cli")]
 mod command;
 mod concurrency;
 mod connection;

@@ -1,5 +1,6 @@
 //! The command `firehose`: what a person on call does by hand.
 
+mod bench;
 mod lines;
 mod migrate;
 mod output;
@@ -43,6 +44,8 @@ struct Common {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Measure how fast this is, each figure beside a floor or a rival of the same minute
+    Bench(bench::Bench),
     /// Make the tables, or adopt those of the gem; change them, print them, or take them away
     Migrate(migrate::Migrate),
     /// Store a message, or each line of standard input as one, exactly once and in order
@@ -84,6 +87,7 @@ fn run(command: &Command) -> Result<bool, Error> {
     let runtime = runtime.map_err(|e| Error::new(ErrorKind::Backend, "start", e.to_string()))?;
     let json = command.common.json;
     let done = match &command.action {
+        Action::Bench(bench) => bench.run(&config, json),
         Action::Migrate(migrate) => runtime.block_on(migrate.run(&config, json)),
         Action::Publish(publish) => runtime.block_on(publish.run(&config, json)),
         Action::Tail(tail) => runtime.block_on(tail.run(&config, json)),
