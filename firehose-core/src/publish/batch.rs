@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::message::NewMessage;
 use crate::stream::StreamName;
@@ -172,6 +172,23 @@ impl<R> Lanes<R> {
     }
 }
 
+/// Which entries of a batch may be given to the store again: those after which nothing of their stream was stored. One
+/// that went again behind a later one would get a higher sequence than that.
+pub(crate) fn may_go_again<'a>(outcomes: impl DoubleEndedIterator<Item = (&'a StreamName, bool)>) -> Vec<bool> {
+    let mut stored_later = FxHashSet::default();
+    let mut may: Vec<bool> = outcomes
+        .rev()
+        .map(|(stream, stored)| {
+            if stored {
+                stored_later.insert(stream);
+            }
+            !stored_later.contains(stream)
+        })
+        .collect();
+    may.reverse();
+    may
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,5 +288,12 @@ mod tests {
         push(&mut l, "a", 2);
         l.forget_in_flight();
         assert_eq!((replies(l.next_batch(100)), l.load()), (vec![2], 1));
+    }
+
+    #[test]
+    fn what_a_later_one_overtook_does_not_go_again() {
+        let (a, b) = (StreamName::new("a").unwrap(), StreamName::new("b").unwrap());
+        let outcomes = [(&a, false), (&b, false), (&a, true), (&a, false), (&b, false)];
+        assert_eq!(may_go_again(outcomes.into_iter()), [false, true, false, true, true]);
     }
 }

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
-use super::batch::{Entry, Lanes, Refused};
+use super::batch::{Entry, Lanes, Refused, may_go_again};
 use crate::backend::Blocked;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Outcome, Result, Step};
@@ -137,7 +137,9 @@ impl Publisher {
     fn settle(&self, engine: &Engine, done: Done) {
         let (count, mut again, mut blocked) = (done.entries.len(), Vec::new(), false);
         let mut stored = 0;
-        for (mut entry, result) in done.entries.into_iter().zip(done.results) {
+        let outcomes = done.entries.iter().map(|e| &e.message.stream).zip(done.results.iter().map(Result::is_ok));
+        let may_go_again = may_go_again(outcomes);
+        for ((mut entry, result), may_go_again) in done.entries.into_iter().zip(done.results).zip(may_go_again) {
             match result {
                 Ok(message) => {
                     stored += 1;
@@ -150,7 +152,12 @@ impl Publisher {
                     blocked = true;
                     again.push(entry);
                 }
-                Err(error) if error.is_retryable() && error.outcome() == Outcome::NotDone && entry.tries < TRIES => {
+                Err(error)
+                    if may_go_again
+                        && error.is_retryable()
+                        && error.outcome() == Outcome::NotDone
+                        && entry.tries < TRIES =>
+                {
                     entry.tries += 1;
                     again.push(entry);
                 }
