@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::message::{Epoch, Message, NewMessage, check_data};
 use crate::observe::{Diagnostics, Health, MetricsSnapshot, State, StopReason};
-use crate::publish::{Accepted, Receipt, answer};
+use crate::publish::{Receipt, answer};
 use crate::queue::Queue;
 use crate::raw::RawListener;
 use crate::shutdown::ShutdownReceipt;
@@ -108,7 +108,7 @@ impl Firehose {
     /// # Cancel safety
     /// As [`Self::broadcast`].
     pub async fn broadcast_message(&self, message: NewMessage) -> Result<Message> {
-        at_once(answer(self.accept(message)?)).await
+        at_once(answer(self.engine.publisher.accept(self.allowed(message)?)?)).await
     }
 
     /// Stores many messages, in the order given within each stream. Each has a result of its own: they are not one
@@ -117,7 +117,8 @@ impl Firehose {
     /// # Cancel safety
     /// All are accepted at the first poll; dropped after that, they are stored all the same.
     pub async fn broadcast_many(&self, messages: impl IntoIterator<Item = NewMessage>) -> Vec<Result<Message>> {
-        let waiting: Vec<_> = messages.into_iter().map(|message| self.accept(message)).collect();
+        let allowed: Vec<_> = messages.into_iter().map(|message| self.allowed(message)).collect();
+        let waiting = self.engine.publisher.accept_all(allowed);
         let mut results = Vec::with_capacity(waiting.len());
         for accepted in waiting {
             results.push(match accepted {
@@ -147,11 +148,11 @@ impl Firehose {
         let mut messages = self.engine.call("announce", Step::Read, read).await?;
         messages.sort_by_key(|m| m.id);
         let count = messages.len();
-        messages.into_iter().for_each(|message| self.engine.announcer.announce(&self.engine, message));
+        self.engine.announcer.announce(&self.engine, messages);
         Ok(count)
     }
 
-    fn accept(&self, message: NewMessage) -> Result<Accepted> {
+    fn allowed(&self, message: NewMessage) -> Result<NewMessage> {
         if self.engine.shutdown.is_closing() {
             return Err(Error::shut_down("broadcast"));
         }
@@ -164,7 +165,7 @@ impl Firehose {
             );
             return Err(error.with_hint("raise max_message_bytes, or store the data elsewhere and broadcast where"));
         }
-        self.engine.publisher.accept(message)
+        Ok(message)
     }
 
     /// Subscribes to what is broadcast from now on: a message broadcast after this returns is delivered, whatever fails.
