@@ -15,6 +15,7 @@ mod gem;
 mod harness;
 mod migrations;
 mod names;
+mod poolers;
 #[cfg(feature = "cli")]
 mod publish;
 mod read;

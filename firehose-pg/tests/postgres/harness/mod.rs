@@ -2,13 +2,15 @@
 
 mod cluster;
 mod database;
+mod owner;
+mod pgbouncer;
 mod proxy;
 #[cfg(feature = "cli")]
 mod running;
 
-pub(crate) use cluster::Cluster;
-pub(crate) use cluster::PASSWORD;
+pub(crate) use cluster::{Cluster, PASSWORD, Shared};
 pub(crate) use database::{GEM, TestDatabase, run};
+pub(crate) use pgbouncer::{PgBouncer, Pooling, keeps_statements};
 pub(crate) use proxy::Proxy;
 #[cfg(feature = "cli")]
 pub(crate) use running::{Running, cut};
