@@ -54,7 +54,7 @@ pub mod wire;
 
 pub use backend::*;
 pub use builder::Builder;
-pub use config::{Config, Loaded, Secret};
+pub use config::{CleanupThreshold, Config, Loaded, Secret};
 pub use cursor::{Before, Cursor, Start};
 pub use deliver::{
     CloseReason, Delivery, Gap, GapReason, HandlerGuard, Reset, ResetReason, Subscription, Subscriptions,

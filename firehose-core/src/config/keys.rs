@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::durations;
 use super::secret::Secret;
+use super::threshold::CleanupThreshold;
 use crate::naming::Layout;
 
 /// How an engine behaves. Every key has a default; none needs to be set.
@@ -85,6 +86,14 @@ pub struct Config {
     /// The word that channel names begin with. Unset: as the database says. A value that differs is an error.
     pub prefix: Option<String>,
 
+    /// Whether processes of the Ruby gem may listen to this database. Unset: as the database says. A value that differs
+    /// is an error.
+    pub gem: Option<bool>,
+
+    /// How many messages of a stream are kept, or `"none"`: all. Unset: as the database says, which is 100 unless it was
+    /// changed. A value that differs is an error.
+    pub cleanup_threshold: Option<CleanupThreshold>,
+
     /// PostgreSQL: where the database is, as `postgres://user:password@host:port/database?sslmode=…`. Never shown.
     pub database_url: Option<Secret>,
 
@@ -140,6 +149,8 @@ impl Default for Config {
             layout: None,
             buckets: None,
             prefix: None,
+            gem: None,
+            cleanup_threshold: None,
             database_url: None,
             listen_url: None,
             pool_size: 4,

@@ -44,7 +44,7 @@ impl Sql {
             heads: fill(HEADS),
             heads_full: fill(HEADS_FULL),
             anchors: fill(ANCHORS),
-            settings: fill("SELECT layout, buckets, prefix FROM {s}.firehose_settings"),
+            settings: fill("SELECT layout, buckets, prefix, gem, cleanup_threshold FROM {s}.firehose_settings"),
             channel: fill("SELECT id FROM {s}.firehose_channels WHERE name = $1"),
             trim_candidates: fill(TRIM_CANDIDATES),
             trim: fill(&format!("{DUE}DELETE FROM {{s}}.firehose_messages m USING due WHERE m.id = due.id")),
