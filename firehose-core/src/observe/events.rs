@@ -86,6 +86,12 @@ pub enum Event {
         /// What becomes of it.
         lag: Lag,
     },
+    /// So many announcements of stored messages wait that something is wrong: the database is slow, or notifications do not
+    /// get through. Nothing is lost; who listens hears later.
+    Backlog {
+        /// How many wait.
+        waiting: usize,
+    },
     /// A subscription was told of a gap.
     Gap(Gap),
     /// A subscription was told of a reset.
@@ -182,6 +188,7 @@ impl Observer {
             Event::Lagged { stream, from, to, lag } => {
                 tracing::debug!(%stream, %from, %to, ?lag, "a subscription fell behind");
             }
+            Event::Backlog { waiting } => tracing::warn!(waiting, "many announcements wait"),
             Event::Gap(gap) => {
                 tracing::info!(stream = %gap.stream, from = %gap.from, to = %gap.to, reason = ?gap.reason, "gap")
             }
