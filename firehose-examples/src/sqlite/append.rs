@@ -102,7 +102,8 @@ async fn streams(
         let names: Vec<&str> = missing.iter().map(|stream| stream.as_str()).collect();
         let mut by_name: HashMap<String, Stream> = HashMap::new();
         for row in transaction.query_all_raw(statement(sql, vec![json(&names)?])).await? {
-            let stream = Stream { epoch: Epoch(row.try_get_by_index(1)?), sequence: Sequence(row.try_get_by_index(2)?) };
+            let stream =
+                Stream { epoch: Epoch(row.try_get_by_index(1)?), sequence: Sequence(row.try_get_by_index(2)?) };
             by_name.insert(row.try_get_by_index(0)?, stream);
         }
         missing.retain(|name| match by_name.remove(name.as_str()) {

@@ -103,7 +103,9 @@ impl SqliteStore {
         let wanted: Vec<_> = wanted.into_iter().map(|(name, position)| of_position(name, *position)).collect();
         let [most_rows, most_bytes] = limits(limit);
         let mut pages = vec![Page::default(); requests.len()];
-        for row in self.rows("read", Step::Read, READ_AFTER, vec![array("read", &wanted)?, most_rows, most_bytes]).await? {
+        for row in
+            self.rows("read", Step::Read, READ_AFTER, vec![array("read", &wanted)?, most_rows, most_bytes]).await?
+        {
             let Some(at) = place(&row).filter(|at| *at < pages.len()) else { continue };
             add(&mut pages[at], &row, 1, requests[at].0.clone()).map_err(broken("read"))?;
         }

@@ -162,7 +162,8 @@ mod tests {
     fn limits_that_are_not_there_or_absurd_keep_everything() {
         let none = Limits::new(Retain::default(), Timestamp(1_000));
         assert_eq!((none.kept, none.older, none.younger), (-1, i64::MIN, 1_000));
-        let absurd = Retain { messages: Some(u64::MAX), max_age: Some(Duration::MAX), min_age: Duration::from_micros(1) };
+        let absurd =
+            Retain { messages: Some(u64::MAX), max_age: Some(Duration::MAX), min_age: Duration::from_micros(1) };
         let absurd = Limits::new(absurd, Timestamp(1_000));
         assert_eq!((absurd.kept, absurd.younger), (i64::MAX, 999));
         assert!(absurd.older < 0);

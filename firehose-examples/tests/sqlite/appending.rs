@@ -140,10 +140,8 @@ async fn an_append_of_nothing_new_writes_nothing() {
     let first = store.append(&keyed, Blocked::Skip).await.remove(0).unwrap();
     let stranger = folder.stranger().await;
     let version = async || {
-        let row = stranger.query_one_raw(sea_orm::Statement::from_string(
-            sea_orm::DbBackend::Sqlite,
-            "PRAGMA data_version",
-        ));
+        let row =
+            stranger.query_one_raw(sea_orm::Statement::from_string(sea_orm::DbBackend::Sqlite, "PRAGMA data_version"));
         row.await.unwrap().unwrap().try_get_by_index::<i64>(0).unwrap()
     };
     let before = version().await;

@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use firehose_core::{
-    Blocked, Cursor, Message, MessageStore, NewMessage, PageLimit, Position, Result, Sequence, StreamName,
+    Blocked, Clock, Cursor, Message, MessageStore, MonoTime, NewMessage, PageLimit, Position, Result, Sequence,
+    StreamName, SystemClock,
 };
 use firehose_examples::{SqliteOptions, SqliteStore};
 use sea_orm::{ConnectionTrait, Database, DatabaseConnection};
@@ -78,4 +81,28 @@ pub(crate) async fn sequences(store: &SqliteStore, stream: &str) -> Vec<i64> {
 
 pub(crate) fn sequence(n: i64) -> Sequence {
     Sequence(n)
+}
+
+/// A clock whose days pass when they are told to.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Days(Arc<AtomicU64>, SystemClock);
+
+impl Days {
+    pub(crate) fn pass(&self, by: Duration) {
+        let by = u64::try_from(by.as_micros()).unwrap();
+        self.0.fetch_add(by, Ordering::SeqCst);
+    }
+}
+
+#[async_trait::async_trait]
+impl Clock for Days {
+    fn now(&self) -> MonoTime {
+        self.1.now()
+    }
+    fn wall(&self) -> SystemTime {
+        self.1.wall() + Duration::from_micros(self.0.load(Ordering::SeqCst))
+    }
+    async fn sleep_until(&self, deadline: MonoTime) {
+        self.1.sleep_until(deadline).await;
+    }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use firehose_core::{Blocked, Clock, HeadDetail, MessageStore, MonoTime, Retain, Scope, SystemClock, Trimmed};
+use firehose_core::{Blocked, HeadDetail, MessageStore, Retain, Scope, Trimmed};
 use firehose_examples::SqliteOptions;
 use sea_orm::ConnectionTrait;
 
-use crate::harness::{Folder, append, entry, name, sequence, sequences};
+use crate::harness::{Days, Folder, append, entry, name, sequence, sequences};
 
 fn keep(messages: u64) -> Retain {
     let mut retain = Retain::default();
@@ -63,30 +63,6 @@ async fn a_trim_waits_for_no_other_process() {
     }
     stranger.execute_unprepared("ROLLBACK").await.unwrap();
     assert_eq!(store.trim(Scope::All, keep(0), 10).await.unwrap().messages, 1);
-}
-
-/// A clock whose days pass when they are told to.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Days(std::sync::Arc<std::sync::atomic::AtomicU64>, SystemClock);
-
-impl Days {
-    pub(crate) fn pass(&self, by: Duration) {
-        let by = u64::try_from(by.as_micros()).unwrap();
-        self.0.fetch_add(by, std::sync::atomic::Ordering::SeqCst);
-    }
-}
-
-#[async_trait::async_trait]
-impl Clock for Days {
-    fn now(&self) -> MonoTime {
-        self.1.now()
-    }
-    fn wall(&self) -> std::time::SystemTime {
-        self.1.wall() + Duration::from_micros(self.0.load(std::sync::atomic::Ordering::SeqCst))
-    }
-    async fn sleep_until(&self, deadline: MonoTime) {
-        self.1.sleep_until(deadline).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
