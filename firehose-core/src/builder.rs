@@ -101,6 +101,8 @@ impl Builder {
         mismatch("layout", config.layout.as_ref(), &settings.layout)?;
         mismatch("buckets", config.buckets.as_ref(), &settings.buckets)?;
         mismatch("prefix", config.prefix.as_ref(), &settings.prefix)?;
+        mismatch("gem", config.gem.as_ref(), &settings.gem)?;
+        mismatch("cleanup_threshold", config.cleanup_threshold.as_ref(), &settings.cleanup_threshold)?;
         let naming = Naming::new(settings.prefix, settings.layout, settings.buckets);
 
         let session = match &backend.listener {

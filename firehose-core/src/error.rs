@@ -63,6 +63,8 @@ pub enum ErrorKind {
     UnknownDatabase,
     /// The server takes no writes: a standby, or one that was demoted.
     Standby,
+    /// What answers at the address is a pooler that keeps no prepared statements.
+    Pooler,
     /// The server has no connection left for this user.
     LimitReached,
     /// The database does not hold the tables yet, or not all of them.
@@ -219,6 +221,7 @@ impl ErrorKind {
             | Self::Auth
             | Self::Permission
             | Self::UnknownDatabase
+            | Self::Pooler
             | Self::NotMigrated
             | Self::NotSupported => (false, Outcome::NotDone),
             Self::Overloaded

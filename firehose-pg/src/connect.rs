@@ -11,6 +11,7 @@ use crate::error::{Cause, NOT_MIGRATED_HINT, Work};
 use crate::listener::PgListener;
 use crate::notifier::PgNotifier;
 use crate::pool::Pool;
+use crate::pooler;
 use crate::session::{Dialler, Session};
 use crate::sessions::Sessions;
 use crate::store::PgStore;
@@ -28,7 +29,8 @@ const OPERATION: &str = "connect";
 /// # Errors
 /// [`ErrorKind::Config`] where the configuration is not valid or names no database, [`ErrorKind::NotMigrated`] where
 /// the tables are missing, [`ErrorKind::NotSupported`] where the database cannot hold them right (another encoding than
-/// UTF-8, ids that are drawn in advance), and what stands in the way of a connection.
+/// UTF-8, ids that are drawn in advance), [`ErrorKind::Pooler`] where a pooler stands before the server that loses
+/// prepared statements, and what stands in the way of a connection.
 ///
 /// # Cancel safety
 /// Dropped half way, it leaves no session behind.
@@ -42,14 +44,17 @@ pub async fn connect(config: &Config) -> Result<Backend> {
     };
     let dialled = dialler.dial().await.map_err(|cause| cause.explain(OPERATION, Work::Harmless))?;
     let address = dialled.address.clone();
-    let session = Session::start(dialled);
-    let checks = check(&session.client, config.schema.as_deref());
+    let session = Session::new(dialled);
+    let checks = session.drive(check(&session.client, config.schema.as_deref()));
     let schema = match Deadline::after(timeout).bound(checks).await {
-        Some(checked) => checked?,
+        Some(Ok(checked)) => checked?,
+        Some(Err(cause)) => return Err(cause.explain(OPERATION, Work::Harmless)),
         None => return Err(Cause::Late(Step::Connect).explain(OPERATION, Work::Harmless)),
     };
 
     let pool = Arc::new(Pool::new(dialler.clone(), address, config.pool_size, timeout));
+    let checked = pooler::refuse(&session, &pool, &Deadline::after(timeout)).await;
+    checked.map_err(|cause| cause.explain(OPERATION, Work::Harmless))?;
     let writers = Sessions::new(dialler.clone(), config.pool_size);
     writers.adopt(session);
     let waiters = Sessions::new(dialler.clone(), config.pool_size);

@@ -70,7 +70,11 @@ impl Cause {
             kind => kind,
         };
         let outcome = if unknown { Outcome::Unknown } else { Outcome::NotDone };
-        let error = Error::new(kind, operation, self.to_string());
+        let message = match kind {
+            ErrorKind::Pooler => format!("a pooler on the way to the server keeps no prepared statements: {self}"),
+            _ => self.to_string(),
+        };
+        let error = Error::new(kind, operation, message);
         let error = error.with_retryable(verdict.retryable && !unknown).with_outcome(outcome);
         match self.hint() {
             Some(hint) => error.with_hint(hint),
@@ -81,6 +85,7 @@ impl Cause {
     fn hint(&self) -> Option<&'static str> {
         match self.code()? {
             "42P01" | "42703" | "42883" | "3F000" => Some(NOT_MIGRATED_HINT),
+            "26000" | "42P05" => Some(POOLER_HINT),
             "22003" => Some("a 32-bit sequence of the gem's tables is used up: run firehose migrate --widen"),
             _ => None,
         }
@@ -116,6 +121,10 @@ impl Cause {
 }
 
 pub(crate) const NOT_MIGRATED_HINT: &str = "run firehose migrate, or call firehose_pg::migrate";
+
+/// The ways out of a pooler that mixes up its clients' statements.
+const POOLER_HINT: &str = "name the server itself in database_url; or keep the pooler, in session mode or with prepared \
+     statements (PgBouncer 1.21 or later with max_prepared_statements above 0), and name the server itself in listen_url";
 
 impl From<tokio_postgres::Error> for Cause {
     fn from(e: tokio_postgres::Error) -> Self {
@@ -238,5 +247,8 @@ mod tests {
         let e = server("42P01", false).explain("heads", Work::Harmless);
         assert_eq!(e.to_string(), "heads: x (SQLSTATE 42P01)");
         assert_eq!((e.kind(), e.hint()), (ErrorKind::NotMigrated, Some(NOT_MIGRATED_HINT)));
+        let e = server("26000", false).explain("connect", Work::Harmless);
+        let said = "connect: a pooler on the way to the server keeps no prepared statements: x (SQLSTATE 26000)";
+        assert_eq!((e.to_string().as_str(), e.hint()), (said, Some(POOLER_HINT)));
     }
 }

@@ -3,7 +3,7 @@
 //! [`migrate`] makes the tables, or adopts those of the Ruby gem; [`connect`] gives the backend of an engine.
 //!
 //! In reading order: `url` and `target` (where the database is), `tls`, `session` and `sessions` (connections of
-//! tokio-postgres), `pool` (those of sea-orm), `error` and `sqlstate` (what failures mean), then the three traits:
+//! tokio-postgres), `pool` and `revive` (those of sea-orm), `pooler` (what may stand before the server), `error` and `sqlstate` (what failures mean), then the three traits:
 //! `store`, `notifier`, `listener`.
 
 mod connect;
@@ -13,6 +13,8 @@ mod listener;
 mod migrate;
 mod notifier;
 mod pool;
+mod pooler;
+mod revive;
 mod session;
 mod sessions;
 mod sqlstate;

@@ -1,5 +1,7 @@
 //! The migrations, on the database that a configuration names.
 
+use std::sync::Weak;
+
 use firehose_core::{Config, Result};
 use firehose_migrations::SchemaName;
 use sea_orm::{DatabaseConnection, DbErr};
@@ -42,7 +44,7 @@ impl Migrations {
         let dialler = dialler(config, database_url(config)?)?;
         // The pool would hide why it cannot connect, and knows no second host.
         let dialled = dialler.dial().await.map_err(|cause| cause.explain(OPERATION, Work::Harmless))?;
-        let db = pool::open(&dialler, &dialled.address, 1, config.statement_timeout);
+        let db = pool::open(&dialler, &dialled.address, 1, config.statement_timeout, Weak::new());
         Ok(Self { db, schema: config.schema.as_deref().map(SchemaName::new) })
     }
 

@@ -1,25 +1,27 @@
 //! sea-orm's pool, behind a handle that can be swapped.
 //!
-//! sqlx' pool does not recover from a network that went silent: giving a connection back pings it, with no time limit
-//! and with its place taken. So every call has a deadline, and where one passes, the whole pool is replaced.
+//! sqlx' pool does not recover from a network that went silent. So every call has a deadline, and where one passes, or
+//! the engine saw its session lost, the whole pool is replaced, and who only reads goes on with the new one at once.
+//! Where nobody's deadline passes, since callers went away before, `revive` frees the places one by one.
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use firehose_core::Step;
 use sea_orm::sqlx::postgres::PgPoolOptions;
 use sea_orm::{DatabaseConnection, DbErr, SqlxPostgresConnector};
+use tokio::sync::watch;
 
 use crate::deadline::Deadline;
 use crate::error::Cause;
+use crate::revive::Revive;
 use crate::session::Dialler;
 use crate::target::Address;
 
 /// How long a connection may be idle before it is asked whether it lives.
-const TRUST: Duration = Duration::from_secs(5);
+const TRUST: Duration = Duration::from_secs(1);
 
 /// How often a read is repeated that the server could not serialise.
 const REPEATS: usize = 5;
@@ -43,20 +45,23 @@ pub(crate) struct Pool {
     address: Mutex<Address>,
     size: u32,
     timeout: Duration,
-    current: ArcSwap<DatabaseConnection>,
+    current: watch::Sender<Arc<DatabaseConnection>>,
+    /// There as long as anybody wants connections.
+    wanted: Arc<()>,
 }
 
 impl Pool {
     /// A pool of at most `size` connections to `address`; none is opened yet.
     pub(crate) fn new(dialler: Arc<Dialler>, address: Address, size: usize, timeout: Duration) -> Self {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        let current = ArcSwap::from_pointee(open(&dialler, &address, size, timeout));
-        Self { dialler, address: Mutex::new(address), size, timeout, current }
+        let wanted = Arc::new(());
+        let current = watch::Sender::new(Arc::new(open(&dialler, &address, size, timeout, Arc::downgrade(&wanted))));
+        Self { dialler, address: Mutex::new(address), size, timeout, current, wanted }
     }
 
     /// The connections of the moment.
     pub(crate) fn current(&self) -> Arc<DatabaseConnection> {
-        self.current.load_full()
+        self.current.borrow().clone()
     }
 
     /// Drops all connections, those that hang too, and finds out anew which host takes writes where there are several.
@@ -71,11 +76,13 @@ impl Pool {
 
     fn swap(&self) {
         let address = self.address.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.current.store(Arc::new(open(&self.dialler, &address, self.size, self.timeout)));
+        let wanted = Arc::downgrade(&self.wanted);
+        self.current.send_replace(Arc::new(open(&self.dialler, &address, self.size, self.timeout, wanted)));
     }
 
     /// Runs `work` under a deadline. Where the deadline passes, the pool is replaced; where a plan went stale, or as `lost`
-    /// says, `work` is repeated once on new connections; where the server could not serialise it, it is repeated as it is.
+    /// says, `work` is repeated once on new connections, also while it waits and the pool is replaced under it; where the
+    /// server could not serialise it, it is repeated as it is.
     pub(crate) async fn run<T, F>(
         &self,
         step: Step,
@@ -90,7 +97,17 @@ impl Pool {
         let mut repeats = 0;
         loop {
             let pool = self.current();
-            let Some(done) = deadline.bound(work(pool.clone())).await else {
+            let mut replaced = self.current.subscribe();
+            let done = tokio::select! {
+                biased;
+                done = deadline.bound(work(pool.clone())) => done,
+                // Its connection may be one that hangs.
+                _ = replaced.wait_for(|current| !Arc::ptr_eq(current, &pool)), if lost == Lost::Repeat && !renewed => {
+                    renewed = true;
+                    continue;
+                }
+            };
+            let Some(done) = done else {
                 self.swap_if(&pool);
                 return Err(Cause::Late(step));
             };
@@ -117,7 +134,7 @@ impl Pool {
 
     /// Replaces `pool` unless someone did so already.
     fn swap_if(&self, pool: &Arc<DatabaseConnection>) {
-        if Arc::ptr_eq(pool, &self.current.load()) {
+        if Arc::ptr_eq(pool, &self.current()) {
             self.swap();
         }
     }
@@ -130,8 +147,16 @@ impl fmt::Debug for Pool {
 }
 
 /// A connection pool that opens its first connection when it is needed.
-pub(crate) fn open(dialler: &Dialler, address: &Address, size: u32, timeout: Duration) -> DatabaseConnection {
+pub(crate) fn open(
+    dialler: &Dialler,
+    address: &Address,
+    size: u32,
+    timeout: Duration,
+    wanted: Weak<()>,
+) -> DatabaseConnection {
     let options = dialler.target.sqlx_options(address, dialler.tls.pem.as_deref());
+    let revive = Arc::new(Revive { options: options.clone(), wanted });
+    let on_release = revive.clone();
     let pool = PgPoolOptions::new()
         .max_connections(size)
         .acquire_timeout(timeout)
@@ -139,14 +164,13 @@ pub(crate) fn open(dialler: &Dialler, address: &Address, size: u32, timeout: Dur
         .max_lifetime(None)
         .idle_timeout(None)
         .test_before_acquire(false)
-        .before_acquire(|connection, meta| {
-            Box::pin(async move {
-                if meta.idle_for < TRUST {
-                    return Ok(true);
-                }
-                let ping = sea_orm::sqlx::Connection::ping(connection);
-                Ok(Deadline::after(TRUST).bound(ping).await.is_some_and(|answer| answer.is_ok()))
-            })
+        .before_acquire(move |connection, meta| {
+            let revive = revive.clone();
+            Box::pin(async move { Ok(meta.idle_for < TRUST || revive.check(connection).await) })
+        })
+        .after_release(move |connection, _| {
+            let revive = on_release.clone();
+            Box::pin(async move { Ok(revive.check(connection).await) })
         })
         .connect_lazy_with(options);
     SqlxPostgresConnector::from_sqlx_postgres_pool(pool)

@@ -42,6 +42,9 @@ pub(crate) const SQLSTATES: &[(&str, Verdict)] = &[
     ("25P03", verdict(ErrorKind::ConnectionLost, true)),
     ("25006", verdict(ErrorKind::Standby, true)),
     ("55P03", verdict(ErrorKind::StreamBlocked, true)),
+    // a statement that was prepared is not known, or one of its name is: connections to the server change under us
+    ("26000", verdict(ErrorKind::Pooler, false)),
+    ("42P05", verdict(ErrorKind::Pooler, false)),
     ("53300", verdict(ErrorKind::LimitReached, true)),
     ("40003", unproven(ErrorKind::OutcomeUnknown)),
     ("08007", unproven(ErrorKind::OutcomeUnknown)),
@@ -130,6 +133,8 @@ mod tests {
             ("40P01", ErrorKind::Backend, true, true, false),
             ("57014", ErrorKind::Backend, true, true, false),
             ("25006", ErrorKind::Standby, true, true, false),
+            ("26000", ErrorKind::Pooler, false, true, false),
+            ("42P05", ErrorKind::Pooler, false, true, false),
             ("28P01", ErrorKind::Auth, false, true, false),
             ("28000", ErrorKind::Auth, false, true, false),
             ("3D000", ErrorKind::UnknownDatabase, false, true, false),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::config::CleanupThreshold;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::message::{Epoch, Message, MessageId, NewMessage, Sequence};
@@ -147,11 +148,21 @@ pub struct Settings {
     pub buckets: u32,
     /// The word that channel names begin with.
     pub prefix: String,
+    /// Whether processes of the Ruby gem may listen: each message then needs an announcement of its own.
+    pub gem: bool,
+    /// How many messages of a stream are kept.
+    pub cleanup_threshold: CleanupThreshold,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { layout: Layout::PerStream, buckets: 256, prefix: crate::naming::Naming::DEFAULT_PREFIX.to_owned() }
+        Self {
+            layout: Layout::PerStream,
+            buckets: 256,
+            prefix: crate::naming::Naming::DEFAULT_PREFIX.to_owned(),
+            gem: true,
+            cleanup_threshold: CleanupThreshold::default(),
+        }
     }
 }
 
@@ -168,6 +179,20 @@ impl Settings {
     pub fn with_layout(mut self, layout: Layout, buckets: u32) -> Self {
         self.layout = layout;
         self.buckets = buckets;
+        self
+    }
+
+    /// The same settings, with a gem that may listen or without.
+    #[must_use]
+    pub fn with_gem(mut self, gem: bool) -> Self {
+        self.gem = gem;
+        self
+    }
+
+    /// The same settings with another threshold.
+    #[must_use]
+    pub fn with_cleanup_threshold(mut self, threshold: CleanupThreshold) -> Self {
+        self.cleanup_threshold = threshold;
         self
     }
 }

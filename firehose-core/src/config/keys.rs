@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::durations;
 use super::secret::Secret;
+use super::threshold::CleanupThreshold;
 use crate::naming::Layout;
 
 /// How an engine behaves. Every key has a default; none needs to be set.
@@ -35,6 +36,10 @@ pub struct Config {
     /// How many announcements of stored messages may wait to be sent; more are dropped, counted and made up for.
     /// Default 65,536.
     pub max_command_queue_depth: usize,
+
+    /// Whether what was missed while there was no session is read after a reconnect. Off, subscriptions go on at the head
+    /// and are told the rest as a gap. Default on.
+    pub replay_on_reconnect: bool,
 
     /// How often the heads of the subscribed streams are read, whatever notifications say. Default 1 s.
     #[serde(with = "durations")]
@@ -85,6 +90,14 @@ pub struct Config {
     /// The word that channel names begin with. Unset: as the database says. A value that differs is an error.
     pub prefix: Option<String>,
 
+    /// Whether processes of the Ruby gem may listen to this database. Unset: as the database says. A value that differs
+    /// is an error.
+    pub gem: Option<bool>,
+
+    /// How many messages of a stream are kept, or `"none"`: all. Unset: as the database says, which is 100 unless it was
+    /// changed. A value that differs is an error.
+    pub cleanup_threshold: Option<CleanupThreshold>,
+
     /// PostgreSQL: where the database is, as `postgres://user:password@host:port/database?sslmode=…`. Never shown.
     pub database_url: Option<Secret>,
 
@@ -126,6 +139,7 @@ impl Default for Config {
             reconnect_max_delay: Duration::from_secs(30),
             metrics_interval: Duration::from_secs(15),
             max_command_queue_depth: 65_536,
+            replay_on_reconnect: true,
             sweep_interval: Duration::from_secs(1),
             gap_grace: Duration::from_millis(10),
             subscribe_timeout: Duration::from_secs(10),
@@ -140,6 +154,8 @@ impl Default for Config {
             layout: None,
             buckets: None,
             prefix: None,
+            gem: None,
+            cleanup_threshold: None,
             database_url: None,
             listen_url: None,
             pool_size: 4,

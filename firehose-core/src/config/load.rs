@@ -205,6 +205,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::config::CleanupThreshold;
     use crate::naming::Layout;
 
     fn from(toml: &str, env: &[(&str, &str)]) -> Result<Loaded> {
@@ -273,6 +274,15 @@ mod tests {
         let loaded = from("", &[("FIREHOSE_PREFIX", "0123"), ("FIREHOSE_BUCKETS", "64")]).unwrap();
         assert_eq!(loaded.config.prefix.as_deref(), Some("0123"));
         assert_eq!(loaded.config.buckets, Some(64));
+        for (text, threshold) in [("none", CleanupThreshold::Everything), ("250", CleanupThreshold::Newest(250))] {
+            let variables = [("FIREHOSE_CLEANUP_THRESHOLD", text), ("FIREHOSE_GEM", "false")];
+            let config = from("cleanup_threshold = 7", &variables).unwrap().config;
+            assert_eq!((config.cleanup_threshold, config.gem), (Some(threshold), Some(false)));
+        }
+        let file = from("cleanup_threshold = 0\ngem = true", &[]).unwrap().config;
+        assert_eq!((file.cleanup_threshold, file.gem), (Some(CleanupThreshold::Newest(0)), Some(true)));
+        let e = from("cleanup_threshold = -1", &[]).unwrap_err().to_string();
+        assert!(e.contains("cleanup_threshold") && e.contains("\"none\""), "{e}");
     }
 
     #[test]

@@ -5,7 +5,9 @@ mod durations;
 mod keys;
 mod load;
 mod secret;
+mod threshold;
 
 pub use keys::Config;
 pub use load::Loaded;
 pub use secret::Secret;
+pub use threshold::CleanupThreshold;

@@ -68,10 +68,14 @@ impl Announcer {
         self.direct.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stored message is to be announced. Never waits: what does not fit is made up for later.
-    pub(crate) fn announce(&self, engine: &Engine, message: Arc<Message>) {
-        if !self.stored().push(message) {
-            engine.observer.counters.commands_dropped.add(1);
+    /// Stored messages are to be announced. Never waits: what does not fit is made up for later.
+    pub(crate) fn announce(&self, engine: &Engine, messages: impl IntoIterator<Item = Arc<Message>>) {
+        let dropped = {
+            let mut stored = self.stored();
+            messages.into_iter().filter(|message| !stored.push(message.clone())).count()
+        };
+        if dropped > 0 {
+            engine.observer.counters.commands_dropped.add(dropped as u64);
         }
         self.arrived.notify_one();
     }

@@ -83,6 +83,23 @@ async fn c65_two_layouts_are_an_error_that_names_both() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn c65_every_setting_that_both_name_must_agree() {
+    let t = Testkit::new(1);
+    t.database().set_settings(Settings::default().with_gem(false).with_cleanup_threshold(CleanupThreshold::Everything));
+    let start = async |config: Config| Firehose::builder(t.backend()).config(config).clock(t.clock()).start().await;
+    let none = Some(CleanupThreshold::Everything);
+    let same = start(Config { gem: Some(false), cleanup_threshold: none, ..Config::default() }).await.unwrap();
+    same.shutdown(Duration::ZERO).await;
+    let gem = start(Config { gem: Some(true), ..Config::default() }).await.unwrap_err();
+    assert_eq!(gem.to_string(), "start: gem is true in the configuration and false in the database");
+    let threshold = Some(CleanupThreshold::Newest(100));
+    let e = start(Config { cleanup_threshold: threshold, ..Config::default() }).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::SettingsMismatch);
+    let said = "start: cleanup_threshold is Newest(100) in the configuration and Everything in the database";
+    assert_eq!(e.to_string(), said);
+}
+
+#[tokio::test(start_paused = true)]
 async fn too_many_waiting_broadcasts_are_refused_at_once() {
     let t = Testkit::new(1);
     let f = engine_with(&t, Config { max_waiting_broadcasts: 10, ..Config::default() }).await;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use firehose_core::{
-    Anchor, Cursor, Epoch, Error, ErrorKind, Head, HeadDetail, Layout, Message, MessageId, Page, PageLimit, Position,
-    Result, Sequence, Settings, Step, StreamName, Timestamp,
+    Anchor, CleanupThreshold, Cursor, Epoch, Error, ErrorKind, Head, HeadDetail, Layout, Message, MessageId, Page,
+    PageLimit, Position, Result, Sequence, Settings, Step, StreamName, Timestamp,
 };
 use sea_orm::prelude::DateTime;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
@@ -126,10 +126,7 @@ impl PgStore {
             let message = "firehose_settings has no row".to_owned();
             return Err(Cause::Known { kind: ErrorKind::NotMigrated, message }.explain("settings", Work::Harmless));
         };
-        let read = || Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?, row.try_get_by_index(2)?));
-        let (layout, buckets, prefix): (String, i32, String) = read().map_err(|e| broken("settings", e))?;
-        let layout = if layout == "buckets" { Layout::Buckets } else { Layout::PerStream };
-        Ok(Settings::default().with_prefix(prefix).with_layout(layout, buckets.unsigned_abs()))
+        settings(row).map_err(|e| broken("settings", e))
     }
 
     async fn rows(
@@ -150,6 +147,18 @@ impl PgStore {
 /// A row that is not as the statement makes it.
 fn broken(operation: &'static str, e: DbErr) -> Error {
     Cause::from(e).explain(operation, Work::Harmless)
+}
+
+/// layout, buckets, prefix, gem, cleanup_threshold.
+fn settings(row: &QueryResult) -> Result<Settings, DbErr> {
+    let layout: String = row.try_get_by_index(0)?;
+    let layout = if layout == "buckets" { Layout::Buckets } else { Layout::PerStream };
+    let buckets: i32 = row.try_get_by_index(1)?;
+    let prefix: String = row.try_get_by_index(2)?;
+    let threshold: Option<i64> = row.try_get_by_index(4)?;
+    let threshold = threshold.map_or(CleanupThreshold::Everything, |n| CleanupThreshold::Newest(n.unsigned_abs()));
+    let settings = Settings::default().with_prefix(prefix).with_layout(layout, buckets.unsigned_abs());
+    Ok(settings.with_gem(row.try_get_by_index(3)?).with_cleanup_threshold(threshold))
 }
 
 /// Epoch, sequence and id of a position, 0 for what it does not name.

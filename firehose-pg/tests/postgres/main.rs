@@ -15,10 +15,12 @@ mod gem;
 mod harness;
 mod migrations;
 mod names;
+mod poolers;
 #[cfg(feature = "cli")]
 mod publish;
 mod read;
 mod recovery;
+mod silence;
 #[cfg(feature = "cli")]
 mod tail;
 mod transaction;

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use firehose_core::{
-    Anchor, Blocked, Capabilities, Cursor, Epoch, ErrorKind, Head, HeadDetail, Layout, MessageId, MessageStore,
-    NewMessage, PageLimit, Position, Retain, Scope, Sequence, Settings, Timestamp, Trimmed,
+    Anchor, Blocked, Capabilities, CleanupThreshold, Cursor, Epoch, ErrorKind, Head, HeadDetail, Layout, MessageId,
+    MessageStore, NewMessage, PageLimit, Position, Retain, Scope, Sequence, Settings, Timestamp, Trimmed,
 };
 use firehose_testkit::{ManualClock, Testkit};
 
@@ -352,6 +352,7 @@ async fn settings_are_those_of_the_database() {
     let store = store(&testkit);
     assert_eq!(store.settings().await.unwrap(), Settings::default());
     let settings = Settings::default().with_prefix("blue").with_layout(Layout::Buckets, 16);
+    let settings = settings.with_gem(false).with_cleanup_threshold(CleanupThreshold::Newest(7));
     testkit.database().set_settings(settings.clone());
     assert_eq!(store.settings().await.unwrap(), settings);
 }

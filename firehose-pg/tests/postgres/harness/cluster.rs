@@ -1,37 +1,34 @@
-//! One private cluster for the whole run.
+//! One private cluster for the whole run, and others where a test needs its own.
 //!
 //! A shell watches over the server and reads from a pipe whose other end only this process holds. However the process
 //! ends, by a panic or a SIGKILL, the pipe closes, and the shell stops the server and removes its folder.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{OnceLock, mpsc};
 
-use super::database;
+use firehose_pg::DatabaseUrl;
+use tokio_postgres::Client;
 
+use super::database;
+use super::owner::Owner;
+
+/// `pg_ctl` waits until the server takes connections, and then the shell says so.
 const WATCH: &str = r#"
 trap '' INT TERM HUP
-"$1/postgres" -D "$2/data" >"$2/log" 2>&1 &
-server=$!
+"$1/pg_ctl" start -w -t 60 -D "$2/data" -l "$2/log" >"$2/start" 2>&1 && echo ready || echo failed
 read -r never
-kill -QUIT $server
-wait $server
+"$1/pg_ctl" stop -m immediate -D "$2/data" >"$2/stop" 2>&1
 rm -rf "$2"
 "#;
 
 /// Characters that a URL has uses for.
 pub(crate) const PASSWORD: &str = "p@ss/w?rd:#[1] %41+&=,$ ü";
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Primary,
-    Standby,
-}
 
 /// A server of our own. Its superuser is `postgres`; over TCP it wants [`PASSWORD`].
 pub(crate) struct Cluster {
@@ -39,112 +36,146 @@ pub(crate) struct Cluster {
     pub(crate) port: u16,
     /// The certificate that signed the server's, which is for `localhost`.
     pub(crate) root_certificate: PathBuf,
-    /// Takes the names of databases that may be dropped.
+    watch: Child,
+}
+
+/// The cluster of a run, and where names of databases go that may be dropped.
+pub(crate) struct Shared {
+    pub(crate) cluster: Cluster,
     pub(crate) unused: mpsc::Sender<String>,
-    _watch: Child,
 }
 
 impl Cluster {
     /// The cluster of this run; started by whoever asks first.
-    pub(crate) fn get() -> &'static Self {
-        static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    pub(crate) fn get() -> &'static Shared {
+        static CLUSTER: OnceLock<Shared> = OnceLock::new();
         CLUSTER.get_or_init(|| {
             sweep();
-            let cluster = Self::start(Role::Primary);
+            let cluster = Self::start(prepare());
             database::make_templates(&cluster);
-            cluster
+            let (unused, dropped) = mpsc::channel();
+            let (folder, port) = (cluster.folder.clone(), cluster.port);
+            std::thread::spawn(move || database::drop_unused(folder, port, dropped));
+            Shared { cluster, unused }
         })
     }
 
-    /// Another one, in recovery for as long as nobody promotes it. Goes with the value.
-    pub(crate) fn standby() -> Self {
-        Self::start(Role::Standby)
+    /// A primary of a test's own, and a standby that streams from it.
+    pub(crate) fn pair() -> (Self, Self) {
+        let folder = prepare();
+        // What never ran is whole: its copy needs no base backup to be the same cluster.
+        let copy = new_folder();
+        let source = folder.join("data");
+        let data = copy.join("data");
+        let copied = Owner::of_servers().command(Path::new("cp")).arg("-a").args([&source, &data]).output();
+        succeeded("cp", &copied.expect("cp"));
+        let primary = Self::start(folder);
+        let upstream =
+            format!("primary_conninfo = 'host={} port={} user=postgres'", primary.folder.display(), primary.port);
+        append(&data.join("postgresql.conf"), &format!("\n{upstream}\n"));
+        mark_as_standby(&data);
+        (primary, Self::start(copy))
     }
 
-    fn start(role: Role) -> Self {
-        let programs = find_programs();
-        let suffix = if role == Role::Standby { "-standby" } else { "" };
-        let folder = std::env::temp_dir().join(format!("{PREFIX}{}{suffix}", std::process::id()));
-        fs::create_dir(&folder).expect("a folder for the cluster");
-        let owner = owner();
-        if let Some((uid, gid)) = owner {
-            chown(&folder, Some(uid), Some(gid)).expect("the folder's owner");
-        }
-        let command = |program: &Path| {
-            let mut command = Command::new(program);
-            command.current_dir("/").env_remove("PGDATA");
-            if let Some((uid, gid)) = owner {
-                command.uid(uid).gid(gid);
-            }
-            command
-        };
+    /// One in recovery that has nobody to stream from.
+    pub(crate) fn standby() -> Self {
+        let folder = prepare();
+        mark_as_standby(&folder.join("data"));
+        Self::start(folder)
+    }
 
-        let password = folder.join("password");
-        fs::write(&password, PASSWORD).expect("the password's file");
-        let made = command(&programs.join("initdb"))
-            .args(["--no-sync", "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth-local=trust"])
-            .args(["--auth-host=scram-sha-256", "--pwfile"])
-            .arg(&password)
-            .arg("-D")
-            .arg(folder.join("data"))
-            .output()
-            .expect("initdb");
-        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+    /// Where `database` is on it, through the socket.
+    pub(crate) fn url(&self, database: &str) -> DatabaseUrl {
+        DatabaseUrl::new(self.folder.to_string_lossy(), self.port, database).user("postgres")
+    }
 
+    pub(crate) async fn client(&self, database: &str) -> Client {
+        database::connect_to(&self.folder, self.port, database).await
+    }
+
+    /// Ends it as a lost machine would, and returns when it is gone.
+    pub(crate) fn crash(mut self) {
+        drop(self.watch.stdin.take());
+        self.watch.wait().expect("the end of the shell that watches over the server");
+    }
+
+    /// Starts what stands in `folder`, on ports of its own.
+    fn start(folder: PathBuf) -> Self {
+        let owner = Owner::of_servers();
         let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|l| l.local_addr()).expect("a free port").port();
         let root_certificate = certificates(&folder, owner);
-        let mut settings =
-            fs::OpenOptions::new().append(true).open(folder.join("data/postgresql.conf")).expect("settings");
         let addresses = if TcpListener::bind(("::1", 0)).is_ok() { "127.0.0.1, ::1" } else { "127.0.0.1" };
-        write!(
-            settings,
-            "\nport = {port}\nlisten_addresses = '{addresses}'\nunix_socket_directories = '{0}'\nfsync = off\n\
-             max_connections = 400\nmax_prepared_transactions = 10\nshared_buffers = 32MB\nautovacuum = off\n\
-             ssl = on\nssl_cert_file = '{0}/server.crt'\nssl_key_file = '{0}/server.key'\n",
-            folder.display()
-        )
-        .expect("settings");
-        if role == Role::Standby {
-            let signal = folder.join("data/standby.signal");
-            fs::write(&signal, "").expect("the standby's sign");
-            if let Some((uid, gid)) = owner {
-                chown(&signal, Some(uid), Some(gid)).expect("its owner");
-            }
-        }
-
-        let watch = command(Path::new("/bin/sh"))
+        append(
+            &folder.join("data/postgresql.conf"),
+            &format!(
+                "\nport = {port}\nlisten_addresses = '{addresses}'\nunix_socket_directories = '{0}'\n\
+                 ssl = on\nssl_cert_file = '{0}/server.crt'\nssl_key_file = '{0}/server.key'\n",
+                folder.display()
+            ),
+        );
+        let mut watch = owner
+            .command(Path::new("/bin/sh"))
             .args(["-c", WATCH, "watch"])
-            .arg(&programs)
+            .arg(find_programs())
             .arg(&folder)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .process_group(0)
             .spawn()
             .expect("a shell that watches over the server");
-        let (unused, dropped) = mpsc::channel();
-        let cluster = Self { folder, port, root_certificate, unused, _watch: watch };
-        cluster.wait();
-        let folder = cluster.folder.clone();
-        std::thread::spawn(move || database::drop_unused(folder, port, dropped));
-        cluster
+        let mut said = String::new();
+        BufReader::new(watch.stdout.take().expect("its word")).read_line(&mut said).expect("its word");
+        let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
+        assert!(said == "ready\n", "the server did not start: {}", log());
+        Self { folder, port, root_certificate, watch }
     }
+}
 
-    #[allow(clippy::disallowed_methods, reason = "the server has no event to wait for")]
-    fn wait(&self) {
-        let ready = || {
-            let text = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap_or_default();
-            text.lines().nth(7).is_some_and(|line| ["ready", "standby"].contains(&line.trim()))
-        };
-        for _ in 0..1_000 {
-            if ready() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-        panic!("the server did not start within 10 s: {log}");
-    }
+/// A folder with a cluster in it that never ran.
+fn prepare() -> PathBuf {
+    let owner = Owner::of_servers();
+    let folder = new_folder();
+    let password = folder.join("password");
+    fs::write(&password, PASSWORD).expect("the password's file");
+    let made = owner
+        .command(&find_programs().join("initdb"))
+        .args(["--no-sync", "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth-local=trust"])
+        .args(["--auth-host=scram-sha-256", "--pwfile"])
+        .arg(&password)
+        .arg("-D")
+        .arg(folder.join("data"))
+        .output()
+        .expect("initdb");
+    succeeded("initdb", &made);
+    append(
+        &folder.join("data/postgresql.conf"),
+        "\nfsync = off\nmax_connections = 400\nmax_prepared_transactions = 10\nshared_buffers = 32MB\nautovacuum = off\n",
+    );
+    folder
+}
+
+fn succeeded(what: &str, output: &Output) {
+    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn new_folder() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("{PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = std::env::temp_dir().join(name);
+    fs::create_dir(&folder).expect("a folder for the cluster");
+    Owner::of_servers().own(&folder);
+    folder
+}
+
+fn append(file: &Path, text: &str) {
+    let mut file = fs::OpenOptions::new().append(true).open(file).expect("settings");
+    file.write_all(text.as_bytes()).expect("settings");
+}
+
+fn mark_as_standby(data: &Path) {
+    let signal = data.join("standby.signal");
+    fs::write(&signal, "").expect("the standby's sign");
+    Owner::of_servers().own(&signal);
 }
 
 const PREFIX: &str = "firehose-pg-tests-";
@@ -192,22 +223,8 @@ fn find_programs() -> PathBuf {
     )
 }
 
-/// The server refuses to run as root, so there it runs as `postgres`.
-fn owner() -> Option<(u32, u32)> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let root = status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"));
-    if !root {
-        return None;
-    }
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let line =
-        users.lines().find(|line| line.starts_with("postgres:")).expect("a user `postgres` to run the server as");
-    let number = |at: usize| line.split(':').nth(at).and_then(|n| n.parse().ok());
-    number(2).zip(number(3))
-}
-
 /// A root of our own, and the server's certificate signed by it.
-fn certificates(folder: &Path, owner: Option<(u32, u32)>) -> PathBuf {
+fn certificates(folder: &Path, owner: Owner) -> PathBuf {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
     let root_key = KeyPair::generate().expect("a key");
     let mut root = CertificateParams::new(Vec::new()).expect("parameters");
@@ -221,9 +238,7 @@ fn certificates(folder: &Path, owner: Option<(u32, u32)>) -> PathBuf {
         let path = folder.join(name);
         fs::write(&path, text).expect("a certificate's file");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its permissions");
-        if let Some((uid, gid)) = owner {
-            chown(&path, Some(uid), Some(gid)).expect("its owner");
-        }
+        owner.own(&path);
     }
     let path = folder.join("root.crt");
     fs::write(&path, root_certificate.pem()).expect("the root's file");

@@ -11,7 +11,7 @@ use firehose_pg::DatabaseUrl;
 use sea_orm::{ConnectOptions, Database, DatabaseConnection};
 use tokio_postgres::{Client, NoTls};
 
-use super::{Cluster, Shape};
+use super::{Cluster, Shape, Shared};
 
 /// What the gem's migration makes, to the letter.
 pub(crate) const GEM: &str = "
@@ -38,7 +38,7 @@ pub(crate) struct TestDatabase {
 impl TestDatabase {
     /// Where it is: through the socket, without a password.
     pub(crate) fn url(&self) -> DatabaseUrl {
-        DatabaseUrl::new(self.cluster.folder.to_string_lossy(), self.cluster.port, &self.name).user("postgres")
+        self.cluster.url(&self.name)
     }
 
     /// The configuration that names it.
@@ -80,7 +80,7 @@ impl TestDatabase {
 /// Runs `test` on a database of its own, which goes after it.
 pub(crate) async fn run<F: Future<Output = ()>>(shape: Shape, test: impl FnOnce(TestDatabase) -> F) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let cluster = Cluster::get();
+    let Shared { cluster, unused } = Cluster::get();
     let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let admin = connect(cluster, "postgres").await;
     let template = match shape {
@@ -91,7 +91,7 @@ pub(crate) async fn run<F: Future<Output = ()>>(shape: Shape, test: impl FnOnce(
     admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await.expect("a database");
     test(TestDatabase { name: name.clone(), cluster }).await;
     // Nobody waits for it: a server that drops a database writes everything out first.
-    cluster.unused.send(name).expect("someone who drops databases");
+    unused.send(name).expect("someone who drops databases");
 }
 
 /// Makes the databases that the tests' are copied from.
@@ -129,7 +129,7 @@ async fn connect(cluster: &Cluster, database: &str) -> Client {
     connect_to(&cluster.folder, cluster.port, database).await
 }
 
-async fn connect_to(folder: &Path, port: u16, database: &str) -> Client {
+pub(super) async fn connect_to(folder: &Path, port: u16, database: &str) -> Client {
     let mut options = tokio_postgres::Config::new();
     options.host_path(folder).port(port).user("postgres").dbname(database);
     let (client, connection) = options.connect(NoTls).await.expect("the test server");

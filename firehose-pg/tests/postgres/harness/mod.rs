@@ -1,14 +1,18 @@
 //! What the tests stand on: a private cluster, a database a test, a proxy that can go silent.
 
+use std::time::Duration;
+
 mod cluster;
 mod database;
+mod owner;
+mod pgbouncer;
 mod proxy;
 #[cfg(feature = "cli")]
 mod running;
 
-pub(crate) use cluster::Cluster;
-pub(crate) use cluster::PASSWORD;
+pub(crate) use cluster::{Cluster, PASSWORD, Shared};
 pub(crate) use database::{GEM, TestDatabase, run};
+pub(crate) use pgbouncer::{PgBouncer, Pooling, keeps_statements};
 pub(crate) use proxy::Proxy;
 #[cfg(feature = "cli")]
 pub(crate) use running::{Running, cut};
@@ -44,23 +48,29 @@ macro_rules! both_shapes {
 }
 pub(crate) use both_shapes;
 
-/// Waits for something that the server does in its own time.
+/// Waits for something that the server does in its own time, by looking again and again, 10 s at most. Only where nothing
+/// tells: what a message, an answer, an event of the engine or a process says is waited for as such.
 #[allow(clippy::disallowed_methods, reason = "the server has no event to wait for")]
 pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
     for _ in 0..500 {
         if let Some(found) = look().await {
             return found;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("{what} did not happen within 10 s");
 }
 
 /// What `work` gives within `seconds`.
-#[allow(clippy::disallowed_methods, reason = "a test that hangs must fail")]
 pub(crate) async fn within<T>(seconds: u64, work: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(std::time::Duration::from_secs(seconds), work).await {
-        Ok(done) => done,
-        Err(_) => panic!("nothing within {seconds} s"),
+    match waited(Duration::from_secs(seconds), work).await {
+        Some(done) => done,
+        None => panic!("nothing within {seconds} s"),
     }
+}
+
+/// What `work` gives, or `None` for a caller who loses patience first.
+#[allow(clippy::disallowed_methods, reason = "a test that hangs must fail, and a caller's patience is real time")]
+pub(crate) async fn waited<T>(patience: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(patience, work).await.ok()
 }

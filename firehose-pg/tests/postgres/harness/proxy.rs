@@ -1,4 +1,4 @@
-//! A TCP proxy that can go silent: it keeps its connections open and carries nothing.
+//! A TCP proxy that can go silent: it keeps its connections open, takes new ones, and carries nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,10 +8,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+/// How the network is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Network {
+    /// How often it went silent. What was open then stays silent for good.
+    silences: u64,
+    /// Whether what is opened now is silent too.
+    dark: bool,
+}
+
 /// Stands between a client and the server.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    frozen: Arc<watch::Sender<u64>>,
+    network: Arc<watch::Sender<Network>>,
     _tasks: JoinSet<()>,
 }
 
@@ -19,24 +28,39 @@ impl Proxy {
     pub(crate) async fn to(server_port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().expect("its number").port();
-        let frozen = Arc::new(watch::Sender::new(0));
+        let network = Arc::new(watch::Sender::default());
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, SocketAddr::from(([127, 0, 0, 1], server_port)), frozen.clone()));
-        Self { port, frozen, _tasks: tasks }
+        tasks.spawn(accept(listener, SocketAddr::from(([127, 0, 0, 1], server_port)), network.clone()));
+        Self { port, network, _tasks: tasks }
     }
 
     /// All connections of the moment go silent for good; later ones work.
     pub(crate) fn freeze(&self) {
-        self.frozen.send_modify(|n| *n += 1);
+        self.network.send_modify(|network| network.silences += 1);
+    }
+
+    /// All connections go silent, and new ones are so from the beginning.
+    pub(crate) fn black_out(&self) {
+        self.network.send_modify(|network| *network = Network { silences: network.silences + 1, dark: true });
+    }
+
+    /// New connections work again.
+    pub(crate) fn heal(&self) {
+        self.network.send_modify(|network| network.dark = false);
     }
 }
 
-async fn accept(listener: TcpListener, server: SocketAddr, frozen: Arc<watch::Sender<u64>>) {
+async fn accept(listener: TcpListener, server: SocketAddr, network: Arc<watch::Sender<Network>>) {
     let mut pairs = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
-        let mut silence = frozen.subscribe();
-        silence.mark_unchanged();
+        let mut watched = network.subscribe();
+        let Network { silences, dark } = *watched.borrow_and_update();
         pairs.spawn(async move {
+            if dark {
+                // Taken, and never answered.
+                let _open = client;
+                return std::future::pending().await;
+            }
             let Ok(server) = TcpStream::connect(server).await else { return };
             let (mut client_in, mut client_out) = client.into_split();
             let (mut server_in, mut server_out) = server.into_split();
@@ -58,7 +82,7 @@ async fn accept(listener: TcpListener, server: SocketAddr, frozen: Arc<watch::Se
             };
             tokio::select! {
                 biased;
-                Ok(()) = silence.changed() => {}
+                Ok(_) = watched.wait_for(|network| network.silences > silences) => {}
                 () = there => return,
                 () = back => return,
             }
