@@ -14,6 +14,7 @@ mod publishing;
 mod queues;
 mod resets;
 mod starting;
+mod supervision;
 mod vectors;
 
 use std::time::Duration;
