@@ -10,12 +10,12 @@ use tokio::sync::watch;
 use crate::backend::{Backend, Head, Notification, PageLimit, Position};
 use crate::builder::Builder;
 use crate::cursor::{Before, Start};
-use crate::deliver::{HandlerGuard, Subscription, Subscriptions, handle};
+use crate::deliver::{HandlerGuard, SubscribeOptions, Subscription, Subscriptions, handle};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::message::{Epoch, Message, NewMessage, check_data};
 use crate::observe::{Diagnostics, Health, MetricsSnapshot, State, StopReason};
-use crate::publish::{Accepted, Receipt, answer};
+use crate::publish::{Receipt, answer};
 use crate::queue::Queue;
 use crate::raw::RawListener;
 use crate::shutdown::ShutdownReceipt;
@@ -108,7 +108,7 @@ impl Firehose {
     /// # Cancel safety
     /// As [`Self::broadcast`].
     pub async fn broadcast_message(&self, message: NewMessage) -> Result<Message> {
-        at_once(answer(self.accept(message)?)).await
+        at_once(answer(self.engine.publisher.accept(self.allowed(message)?)?)).await
     }
 
     /// Stores many messages, in the order given within each stream. Each has a result of its own: they are not one
@@ -117,7 +117,8 @@ impl Firehose {
     /// # Cancel safety
     /// All are accepted at the first poll; dropped after that, they are stored all the same.
     pub async fn broadcast_many(&self, messages: impl IntoIterator<Item = NewMessage>) -> Vec<Result<Message>> {
-        let waiting: Vec<_> = messages.into_iter().map(|message| self.accept(message)).collect();
+        let allowed: Vec<_> = messages.into_iter().map(|message| self.allowed(message)).collect();
+        let waiting = self.engine.publisher.accept_all(allowed);
         let mut results = Vec::with_capacity(waiting.len());
         for accepted in waiting {
             results.push(match accepted {
@@ -147,11 +148,11 @@ impl Firehose {
         let mut messages = self.engine.call("announce", Step::Read, read).await?;
         messages.sort_by_key(|m| m.id);
         let count = messages.len();
-        messages.into_iter().for_each(|message| self.engine.announcer.announce(&self.engine, message));
+        self.engine.announcer.announce(&self.engine, messages);
         Ok(count)
     }
 
-    fn accept(&self, message: NewMessage) -> Result<Accepted> {
+    fn allowed(&self, message: NewMessage) -> Result<NewMessage> {
         if self.engine.shutdown.is_closing() {
             return Err(Error::shut_down("broadcast"));
         }
@@ -164,7 +165,7 @@ impl Firehose {
             );
             return Err(error.with_hint("raise max_message_bytes, or store the data elsewhere and broadcast where"));
         }
-        self.engine.publisher.accept(message)
+        Ok(message)
     }
 
     /// Subscribes to what is broadcast from now on: a message broadcast after this returns is delivered, whatever fails.
@@ -182,7 +183,8 @@ impl Firehose {
         self.subscribe_from(stream, Start::Now).await
     }
 
-    /// Subscribes from `start` on. LISTEN is active, and the start is fixed, when this returns.
+    /// Subscribes from a [`Start`] on, or with other [`SubscribeOptions`]. LISTEN is active, and the start is fixed, when
+    /// this returns.
     ///
     /// # Errors
     /// [`InvalidName`](ErrorKind::InvalidName), [`InvalidCursor`](ErrorKind::InvalidCursor),
@@ -192,12 +194,12 @@ impl Firehose {
     ///
     /// # Cancel safety
     /// Dropped half way, it leaves no registration behind.
-    pub async fn subscribe_from<S>(&self, stream: S, start: Start) -> Result<Subscription>
+    pub async fn subscribe_from<S>(&self, stream: S, options: impl Into<SubscribeOptions>) -> Result<Subscription>
     where
         S: TryInto<StreamName>,
         Error: From<S::Error>,
     {
-        at_once(Subscription::open(&self.engine, stream.try_into()?, start)).await
+        at_once(Subscription::open(&self.engine, stream.try_into()?, options.into())).await
     }
 
     /// A set of streams, empty at first.
@@ -250,7 +252,29 @@ impl Firehose {
         F: FnMut(Arc<Message>) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let subscription = self.subscribe(stream).await?;
+        self.on_from(stream, SubscribeOptions::default(), handler).await
+    }
+
+    /// As [`Self::on`], from a [`Start`] on, or with other [`SubscribeOptions`].
+    ///
+    /// # Errors
+    /// As [`Self::subscribe_from`].
+    ///
+    /// # Cancel safety
+    /// Dropped half way, it leaves no registration behind.
+    pub async fn on_from<S, F, Fut>(
+        &self,
+        stream: S,
+        options: impl Into<SubscribeOptions>,
+        handler: F,
+    ) -> Result<HandlerGuard>
+    where
+        S: TryInto<StreamName>,
+        Error: From<S::Error>,
+        F: FnMut(Arc<Message>) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let subscription = self.subscribe_from(stream, options).await?;
         let (guard, task) = handle(self.engine.clone(), subscription, handler);
         self.engine.spawn.send(Box::pin(task)).await.map_err(|_| Error::shut_down("on"))?;
         Ok(guard)

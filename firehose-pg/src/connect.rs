@@ -44,10 +44,11 @@ pub async fn connect(config: &Config) -> Result<Backend> {
     };
     let dialled = dialler.dial().await.map_err(|cause| cause.explain(OPERATION, Work::Harmless))?;
     let address = dialled.address.clone();
-    let session = Session::start(dialled);
-    let checks = check(&session.client, config.schema.as_deref());
+    let session = Session::new(dialled);
+    let checks = session.drive(check(&session.client, config.schema.as_deref()));
     let schema = match Deadline::after(timeout).bound(checks).await {
-        Some(checked) => checked?,
+        Some(Ok(checked)) => checked?,
+        Some(Err(cause)) => return Err(cause.explain(OPERATION, Work::Harmless)),
         None => return Err(Cause::Late(Step::Connect).explain(OPERATION, Work::Harmless)),
     };
 

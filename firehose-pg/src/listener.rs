@@ -1,30 +1,28 @@
-//! Listening: one connection, and one task that owns it.
+//! Listening: one connection, which whoever waits on it drives.
 //!
-//! The task drains the socket whatever its callers do: a command is answered inside it, and what was heard goes into a
-//! queue that is bounded and never waited for. Who does not empty it loses the session, and reads from the store.
+//! Who waits for an event reads the socket himself, so that nothing stands between the two. Who waits for the answer to a
+//! command drives it too, and keeps what he hears meanwhile for the other, so a LISTEN never interrupts the wait and needs
+//! nobody who waits.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use firehose_core::{
     ChannelIdentifier, Error, ErrorKind, ListenControl, ListenEvent, ListenEvents, Listener, Result, Session, Step,
 };
-use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::AbortHandle;
-use tokio_postgres::{AsyncMessage, SimpleQueryMessage};
+use futures_util::task::AtomicWaker;
+use tokio_postgres::{AsyncMessage, Client, SimpleQueryMessage};
 
 use crate::deadline::Deadline;
 use crate::error::{Cause, Work};
-use crate::session::{Dialled, Dialler};
+use crate::session::{Dialled, Dialler, Driver, drive};
 
-/// How many notifications, and how many bytes of them, a session may leave unread.
+/// How many notifications, and how many bytes of them, are kept while only commands read the socket.
 const MOST_UNREAD: usize = 65_536;
 const MOST_UNREAD_BYTES: usize = 64 << 20;
 
@@ -51,146 +49,188 @@ impl PgListener {
 impl Listener for PgListener {
     async fn connect(&self) -> Result<Session> {
         let dialled = self.dialler.dial().await.map_err(|cause| cause.explain("connect", Work::Harmless))?;
-        let inbox = Arc::<Inbox>::default();
-        let (commands, received) = mpsc::channel(16);
-        let task = tokio::spawn(drive(dialled, received, inbox.clone())).abort_handle();
-        let socket = Arc::new(Socket { task, inbox: inbox.clone() });
-        let control = Control { commands, socket: Socket::clone(&socket), timeout: self.timeout };
-        Ok(Session { control: Box::new(control), events: Box::new(Events { socket: Socket::clone(&socket) }) })
+        let socket = Arc::new(Socket::new(dialled));
+        let turn = tokio::sync::Mutex::new(());
+        let control = Control { socket: socket.clone(), turn, timeout: self.timeout };
+        Ok(Session { control: Box::new(control), events: Box::new(Events { socket }) })
     }
 }
 
-/// What the session's task shares with its two halves.
+/// Who waits on the connection: both are woken by whatever happens to it.
 #[derive(Default)]
-struct Inbox {
-    unread: Mutex<Unread>,
-    arrived: Notify,
+struct Waiting {
+    events: AtomicWaker,
+    control: AtomicWaker,
 }
 
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.events.wake();
+        self.control.wake();
+    }
+}
+
+/// The connection, in the hands of two.
+struct Socket {
+    line: Mutex<Line>,
+    waiting: Arc<Waiting>,
+    /// Wakes both.
+    waker: Waker,
+}
+
+struct Line {
+    /// Without it the connection says goodbye and ends.
+    client: Option<Arc<Client>>,
+    /// `None` once it is closed.
+    driver: Option<Driver>,
+    unread: Unread,
+    lost: Option<Error>,
+}
+
+/// What was heard while a command was waited for.
 #[derive(Default)]
 struct Unread {
     heard: VecDeque<(ChannelIdentifier, Arc<str>)>,
     bytes: usize,
-    lost: Option<Error>,
 }
 
-impl Inbox {
-    fn unread(&self) -> MutexGuard<'_, Unread> {
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Unread {
     /// Whether there was room.
-    fn push(&self, channel: ChannelIdentifier, payload: &str) -> bool {
-        let mut unread = self.unread();
-        if unread.heard.len() >= MOST_UNREAD || unread.bytes + payload.len() > MOST_UNREAD_BYTES {
+    fn push(&mut self, channel: ChannelIdentifier, payload: Arc<str>) -> bool {
+        if self.heard.len() >= MOST_UNREAD || self.bytes + payload.len() > MOST_UNREAD_BYTES {
             return false;
         }
-        unread.bytes += payload.len();
-        unread.heard.push_back((channel, payload.into()));
-        drop(unread);
-        self.arrived.notify_one();
+        self.bytes += payload.len();
+        self.heard.push_back((channel, payload));
         true
     }
 
-    fn lose(&self, error: Error) {
-        self.unread().lost.get_or_insert(error);
-        self.arrived.notify_one();
+    fn pop(&mut self) -> Option<(ChannelIdentifier, Arc<str>)> {
+        let (channel, payload) = self.heard.pop_front()?;
+        self.bytes -= payload.len();
+        Some((channel, payload))
     }
 }
 
-/// The connection's end: whichever half goes first closes it, since the task owns the socket.
-#[derive(Clone)]
-struct Socket {
-    task: AbortHandle,
-    inbox: Arc<Inbox>,
+impl Line {
+    /// The next notification that the socket has; none is left unread before the connection's end.
+    fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<Option<(ChannelIdentifier, Arc<str>)>> {
+        while let Some(driver) = &mut self.driver {
+            let end = match driver.poll_message(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(AsyncMessage::Notification(heard)))) => {
+                    let Ok(channel) = ChannelIdentifier::new(heard.channel()) else { continue };
+                    return Poll::Ready(Some((channel, heard.payload().into())));
+                }
+                Poll::Ready(Some(Ok(_))) => continue,
+                Poll::Ready(Some(Err(e))) => Cause::from(e).explain("listen", Work::Harmless),
+                Poll::Ready(None) => Error::new(ErrorKind::ConnectionLost, "listen", "the connection was closed"),
+            };
+            self.close(end);
+        }
+        Poll::Ready(None)
+    }
+
+    fn close(&mut self, why: Error) {
+        self.client = None;
+        self.driver = None;
+        if self.lost.is_none() {
+            tracing::debug!(error = %why, "listening session ended");
+            self.lost = Some(why);
+        }
+    }
+
+    fn lost(&self, operation: &'static str) -> Error {
+        match &self.lost {
+            Some(lost) => lost.replicate(),
+            None => Error::new(ErrorKind::ConnectionLost, operation, "the session was closed"),
+        }
+    }
 }
 
 impl Socket {
-    fn close(&self) {
-        self.task.abort();
-        self.inbox.lose(Error::new(ErrorKind::ConnectionLost, "listen", "the session was closed"));
+    fn new(dialled: Dialled) -> Self {
+        let Dialled { client, driver, .. } = dialled;
+        let line = Line { client: Some(Arc::new(client)), driver: Some(driver), unread: Unread::default(), lost: None };
+        let waiting = Arc::<Waiting>::default();
+        Self { line: Mutex::new(line), waker: waiting.clone().into(), waiting }
     }
 
-    fn lost(&self) -> Option<Error> {
-        self.inbox.unread().lost.as_ref().map(Error::replicate)
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-enum Command {
-    /// A statement, and who waits for its answer.
-    Run { sql: String, reply: oneshot::Sender<Result<Vec<String>, Cause>> },
-    /// The end, in good order.
-    Close,
-}
+    fn poll_event(&self, cx: &Context<'_>) -> Poll<ListenEvent> {
+        self.waiting.events.register(cx.waker());
+        let mut line = self.line();
+        let heard = match line.unread.pop() {
+            Some(heard) => Some(heard),
+            None => std::task::ready!(line.poll_heard(&mut Context::from_waker(&self.waker))),
+        };
+        Poll::Ready(match heard {
+            Some((channel, payload)) => ListenEvent::Notification { channel, payload },
+            None => ListenEvent::Lost(line.lost("listen")),
+        })
+    }
 
-/// Owns the connection until it ends.
-async fn drive(dialled: Dialled, mut commands: mpsc::Receiver<Command>, inbox: Arc<Inbox>) {
-    let Dialled { client, mut driver, .. } = dialled;
-    let mut client = Some(Arc::new(client));
-    let mut running: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
-    let end = loop {
-        tokio::select! {
-            biased;
-            // Both are bounded by how many callers there are; neither keeps the socket waiting.
-            Some(()) = running.next() => {}
-            command = commands.recv(), if client.is_some() => match (command, &client) {
-                (Some(Command::Run { sql, reply }), Some(client)) => running.push(Box::pin(run(client.clone(), sql, reply))),
-                // Without its client the connection says goodbye and ends.
-                _ => client = None,
-            },
-            message = poll_fn(|cx| driver.poll_message(cx)) => match message {
-                Some(Ok(AsyncMessage::Notification(heard))) => {
-                    let Ok(channel) = ChannelIdentifier::new(heard.channel()) else { continue };
-                    if !inbox.push(channel, heard.payload()) {
-                        break Error::new(ErrorKind::ConnectionLost, "listen", "the session did not keep up");
+    /// Drives the connection for who waits for an answer. Gives the error that ended it, where it ended.
+    fn drain(&self, cx: &Context<'_>) -> Option<Error> {
+        self.waiting.control.register(cx.waker());
+        let mut line = self.line();
+        let mut heard_any = false;
+        let ended = loop {
+            match line.poll_heard(&mut Context::from_waker(&self.waker)) {
+                Poll::Pending => break None,
+                Poll::Ready(None) => break Some(line.lost("listen")),
+                Poll::Ready(Some((channel, payload))) => {
+                    heard_any = true;
+                    if !line.unread.push(channel, payload) {
+                        line.close(Error::new(ErrorKind::ConnectionLost, "listen", "the session did not keep up"));
                     }
                 }
-                Some(Ok(_)) => {}
-                Some(Err(e)) => break Cause::from(e).explain("listen", Work::Harmless),
-                None => break Error::new(ErrorKind::ConnectionLost, "listen", "the connection was closed"),
-            },
-        }
-    };
-    tracing::debug!(error = %end, "listening session ended");
-    inbox.lose(end);
-}
-
-async fn run(client: Arc<tokio_postgres::Client>, sql: String, reply: oneshot::Sender<Result<Vec<String>, Cause>>) {
-    let answer = client.simple_query(&sql).await.map_err(Cause::from).map(|messages| {
-        let column = |message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            _ => None,
+            }
         };
-        messages.into_iter().filter_map(column).collect()
-    });
-    // Who no longer waits does not want it.
-    drop(reply.send(answer));
+        drop(line);
+        if heard_any || ended.is_some() {
+            self.waiting.events.wake();
+        }
+        ended
+    }
+
+    /// Whichever half goes first closes it.
+    fn close(&self) {
+        self.line().close(Error::new(ErrorKind::ConnectionLost, "listen", "the session was closed"));
+        self.waker.wake_by_ref();
+    }
 }
 
 struct Control {
-    commands: mpsc::Sender<Command>,
-    socket: Socket,
+    socket: Arc<Socket>,
+    /// One command at a time: the server takes them so too.
+    turn: tokio::sync::Mutex<()>,
     timeout: Duration,
 }
 
 impl Control {
     async fn ask(&self, operation: &'static str, step: Step, sql: String) -> Result<Vec<String>> {
-        if let Some(lost) = self.socket.lost() {
-            return Err(lost);
-        }
-        let (reply, answer) = oneshot::channel();
         let asked = async {
-            self.commands.send(Command::Run { sql, reply }).await.ok()?;
-            answer.await.ok()
+            let _turn = self.turn.lock().await;
+            let client = {
+                let line = self.socket.line();
+                line.client.clone().ok_or_else(|| line.lost(operation))?
+            };
+            let answer = drive(client.simple_query(&sql), |cx| self.socket.drain(cx)).await?;
+            answer.map_err(|e| Cause::from(e).explain(operation, Work::Harmless))
         };
-        match Deadline::after(self.timeout).bound(asked).await {
-            Some(Some(answer)) => answer.map_err(|cause| cause.explain(operation, Work::Harmless)),
-            Some(None) => Err(self
-                .socket
-                .lost()
-                .unwrap_or_else(|| Error::new(ErrorKind::ConnectionLost, operation, "the session was closed"))),
-            None => Err(Cause::Late(step).explain(operation, Work::Harmless)),
-        }
+        let answer = match Deadline::after(self.timeout).bound(asked).await {
+            Some(answer) => answer?,
+            None => return Err(Cause::Late(step).explain(operation, Work::Harmless)),
+        };
+        let column = |message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        };
+        Ok(answer.into_iter().filter_map(column).collect())
     }
 
     async fn change(&self, step: Step, word: &'static str, channels: &[ChannelIdentifier]) -> Result<()> {
@@ -235,8 +275,9 @@ impl ListenControl for Control {
 
     async fn close(&self) {
         let ended = async {
-            drop(self.commands.send(Command::Close).await);
-            self.commands.closed().await;
+            let _turn = self.turn.lock().await;
+            self.socket.line().client = None;
+            poll_fn(|cx| self.socket.drain(cx).map_or(Poll::Pending, Poll::Ready)).await;
         };
         // In good order or not, it ends now.
         Deadline::after(GOODBYE).bound(ended).await.unwrap_or_default();
@@ -257,26 +298,13 @@ impl fmt::Debug for Control {
 }
 
 struct Events {
-    socket: Socket,
+    socket: Arc<Socket>,
 }
 
 #[async_trait]
 impl ListenEvents for Events {
     async fn next(&mut self) -> ListenEvent {
-        loop {
-            let arrived = self.socket.inbox.arrived.notified();
-            {
-                let mut unread = self.socket.inbox.unread();
-                if let Some((channel, payload)) = unread.heard.pop_front() {
-                    unread.bytes -= payload.len();
-                    return ListenEvent::Notification { channel, payload };
-                }
-                if let Some(lost) = &unread.lost {
-                    return ListenEvent::Lost(lost.replicate());
-                }
-            }
-            arrived.await;
-        }
+        poll_fn(|cx| self.socket.poll_event(cx)).await
     }
 }
 
@@ -303,18 +331,18 @@ mod tests {
     }
 
     #[test]
-    fn an_inbox_is_bounded_in_messages_and_bytes() {
-        let inbox = Inbox::default();
+    fn what_is_unread_is_bounded_in_messages_and_bytes() {
+        let mut unread = Unread::default();
         let channel = ChannelIdentifier::new("a").unwrap();
-        let payload = "x".repeat(7_999);
+        let payload: Arc<str> = "x".repeat(7_999).into();
         let mut pushed = 0;
-        while inbox.push(channel.clone(), &payload) {
+        while unread.push(channel.clone(), payload.clone()) {
             pushed += 1;
         }
         assert_eq!(pushed, MOST_UNREAD_BYTES / 7_999);
-        let inbox = Inbox::default();
+        let mut unread = Unread::default();
         let mut pushed = 0;
-        while inbox.push(channel.clone(), "") {
+        while unread.push(channel.clone(), "".into()) {
             pushed += 1;
         }
         assert_eq!(pushed, MOST_UNREAD);

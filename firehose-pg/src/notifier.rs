@@ -153,7 +153,7 @@ async fn send_all(session: &Session, rounds: &[Round<'_>]) -> Result<(), Cause> 
             let statement = &statement;
             async move { session.client.query(statement, &[&round.channels, &round.payloads]).await }
         });
-        for sent in join_all(sends).await {
+        for sent in session.drive(join_all(sends)).await? {
             sent?;
         }
     }

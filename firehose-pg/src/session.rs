@@ -5,12 +5,12 @@ use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use firehose_core::{ErrorKind, Step};
-use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Client, SimpleQueryMessage, Socket, Statement};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Socket, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::deadline::Deadline;
@@ -88,7 +88,7 @@ impl Dialler {
     async fn try_one(&self, address: &Address, ip: Option<IpAddr>) -> Result<Dialled, Cause> {
         let options = self.target.tokio_options(address, ip);
         let (client, mut driver) = options.connect(self.tls.connector.clone()).await?;
-        let answer = drive_until(&mut driver, client.simple_query(PROBE)).await??;
+        let answer = drive(client.simple_query(PROBE), |cx| drain(&mut driver, cx)).await??;
         let mut yes = [false; 3];
         for row in answer.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
@@ -126,31 +126,50 @@ async fn resolve(address: &Address) -> Result<Vec<Option<IpAddr>>, Cause> {
     if ips.is_empty() { Err(failed("no address".to_owned())) } else { Ok(ips) }
 }
 
-/// Runs `work`, which needs the connection driven, before anything drives it.
-async fn drive_until<T>(driver: &mut Driver, work: impl Future<Output = T>) -> Result<T, Cause> {
+/// Gives what `work` gives, which waits for a connection; `drain` reads and writes what can be at once, and gives an error
+/// where the connection has ended.
+pub(crate) async fn drive<T, E>(
+    work: impl Future<Output = T>,
+    mut drain: impl FnMut(&mut Context<'_>) -> Option<E>,
+) -> Result<T, E> {
     let mut work = pin!(work);
     poll_fn(|cx| {
-        loop {
-            if let Poll::Ready(done) = work.as_mut().poll(cx) {
-                return Poll::Ready(Ok(done));
-            }
-            match driver.poll_message(cx) {
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(e.into())),
-                Poll::Ready(None) => {
-                    let message = "the connection was closed".to_owned();
-                    return Poll::Ready(Err(Cause::Io { kind: ErrorKind::ConnectionLost, message }));
-                }
-                Poll::Pending => return Poll::Pending,
-            }
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Ok(done));
+        }
+        let ended = drain(cx);
+        // What was read may be the answer.
+        match (work.as_mut().poll(cx), ended) {
+            (Poll::Ready(done), _) => Poll::Ready(Ok(done)),
+            (Poll::Pending, Some(ended)) => Poll::Ready(Err(ended)),
+            (Poll::Pending, None) => Poll::Pending,
         }
     })
     .await
 }
 
+/// Reads and writes what can be at once. Gives why the connection ended, where it did.
+fn drain(driver: &mut Driver, cx: &mut Context<'_>) -> Option<Cause> {
+    loop {
+        match driver.poll_message(cx) {
+            Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
+                tracing::debug!(code = notice.code().code(), "notice: {}", notice.message());
+            }
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(Some(Err(e))) => return Some(e.into()),
+            Poll::Ready(None) => {
+                let message = "the connection was closed".to_owned();
+                return Some(Cause::Io { kind: ErrorKind::ConnectionLost, message });
+            }
+            Poll::Pending => return None,
+        }
+    }
+}
+
 /// The statements that a session keeps prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prepared {
+    AppendOne,
     Append,
     AppendWaiting,
     Create,
@@ -158,32 +177,54 @@ pub(crate) enum Prepared {
     Notify,
 }
 
-/// A connection for one caller at a time. Dropping it closes the socket.
+/// A connection for one caller at a time, who drives it himself while he waits for an answer: no task stands between
+/// him and the socket. Dropping it closes the socket.
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) strange_defaults: bool,
-    statements: Mutex<[Option<Statement>; 5]>,
-    driver: JoinHandle<()>,
+    statements: Mutex<[Option<Statement>; 6]>,
+    /// `None` once it has ended. Locked for the length of a poll only.
+    driver: Mutex<Option<Driver>>,
 }
 
 impl Session {
-    /// Sets a connection going.
-    pub(crate) fn start(dialled: Dialled) -> Self {
-        let Dialled { client, mut driver, strange_defaults, .. } = dialled;
-        let drive = async move {
-            // Its errors reach whoever waits for an answer.
-            while let Some(Ok(message)) = poll_fn(|cx| driver.poll_message(cx)).await {
-                if let AsyncMessage::Notice(notice) = message {
-                    tracing::debug!(code = notice.code().code(), "notice: {}", notice.message());
-                }
-            }
-        };
-        Self { client, strange_defaults, statements: Mutex::default(), driver: tokio::spawn(drive) }
+    pub(crate) fn new(dialled: Dialled) -> Self {
+        let Dialled { client, driver, strange_defaults, .. } = dialled;
+        Self { client, strange_defaults, statements: Mutex::default(), driver: Mutex::new(Some(driver)) }
     }
 
-    /// Whether it can still be used, as far as is known.
+    /// Whether it can still be used, as far as the socket tells now.
     pub(crate) fn is_open(&self) -> bool {
-        !self.client.is_closed()
+        self.drain(&mut Context::from_waker(Waker::noop())).is_none()
+    }
+
+    /// Gives what `work` gives, which asks the server something by [`client`](Self::client).
+    ///
+    /// # Cancel safety
+    /// Dropped half way, answers are still to come: then close the session.
+    pub(crate) async fn drive<T>(&self, work: impl Future<Output = T>) -> Result<T, Cause> {
+        drive(work, |cx| self.drain(cx)).await
+    }
+
+    fn drain(&self, cx: &mut Context<'_>) -> Option<Cause> {
+        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = match &mut *driver {
+            Some(driver) => drain(driver, cx)?,
+            None => Cause::Io { kind: ErrorKind::ConnectionLost, message: "the connection was closed".to_owned() },
+        };
+        *driver = None;
+        Some(ended)
+    }
+
+    /// The rows that the statement `which` gives; it is prepared at its first use.
+    pub(crate) async fn query(
+        &self,
+        which: Prepared,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Cause> {
+        let statement = self.prepared(which, sql).await?;
+        Ok(self.drive(self.client.query(&statement, parameters)).await??)
     }
 
     /// The statement `which`, prepared at its first use.
@@ -192,14 +233,8 @@ impl Session {
         if let Some(statement) = &self.statements.lock().unwrap_or_else(PoisonError::into_inner)[at] {
             return Ok(statement.clone());
         }
-        let statement = self.client.prepare(sql).await?;
+        let statement = self.drive(self.client.prepare(sql)).await??;
         self.statements.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(statement.clone());
         Ok(statement)
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.driver.abort();
     }
 }

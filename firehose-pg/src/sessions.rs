@@ -37,7 +37,7 @@ impl Sessions {
         };
         let session = match idle {
             Some(session) => session,
-            None => Session::start(self.dialler.dial().await?),
+            None => Session::new(self.dialler.dial().await?),
         };
         Ok(Lent { sessions: self, session, _place: place })
     }

@@ -1,21 +1,19 @@
 //! One stream, as this process hears of it: order, duplicates, holes. Pure: announcements, heads, pages and times go in;
 //! items in order, and the time of the next read, come out.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delivery::{Item, ResetReason};
+use super::delivery::{GapReason, Item, ResetReason};
+use super::held::Held;
+use super::recent::Recent;
 use super::replay::{Committed, absorb};
 use super::resume::{Verdict, judge};
 use crate::backend::{Anchor, Head, MonoTime, Page};
 use crate::cursor::Cursor;
-use crate::message::{Message, MessageId, Sequence};
+use crate::message::{Message, Sequence};
 use crate::stream::StreamName;
 use crate::wire::Announcement;
-
-/// How many delivered messages are remembered by id, to tell a duplicate from a message that took another's place.
-const REMEMBERED: usize = 32;
 
 /// How often a message that was announced and is not visible is looked for before only the sweep looks.
 const LOOKS: u32 = 6;
@@ -31,6 +29,8 @@ pub(crate) struct TopicLimits {
     pub(crate) held: usize,
     /// How many bytes of them.
     pub(crate) held_bytes: usize,
+    /// Whether what was missed without a session is read, and not only said.
+    pub(crate) replay: bool,
 }
 
 /// Why the store is read.
@@ -71,11 +71,9 @@ pub(crate) struct Topic {
     limits: TopicLimits,
     /// The end of what was handed out; `None` until the start is fixed.
     tail: Option<Cursor>,
-    /// The last that were handed out, oldest first.
-    recent: VecDeque<(Sequence, MessageId)>,
+    recent: Recent,
     /// What came early.
-    held: BTreeMap<Sequence, Arc<Message>>,
-    held_bytes: usize,
+    held: Held,
     /// The highest sequence that is known, or said, to exist.
     wanted: Sequence,
     /// The highest head that the store gave.
@@ -105,9 +103,8 @@ impl Topic {
             stream,
             limits,
             tail: None,
-            recent: VecDeque::new(),
-            held: BTreeMap::new(),
-            held_bytes: 0,
+            recent: Recent::default(),
+            held: Held::new(limits.held, limits.held_bytes),
             wanted: Sequence::ZERO,
             committed: None,
             suspect: None,
@@ -161,9 +158,9 @@ impl Topic {
         self.tail = Some(tail);
         self.committed = head.map(|h| (h.epoch, h.sequence));
         if let Some(id) = tail.id {
-            self.remember(tail.sequence, id);
+            self.recent.remember(tail.sequence, id);
         }
-        let strangers = self.held.values().any(|m| Some(m.channel_id) != tail.epoch);
+        let strangers = self.held.iter().any(|m| Some(m.channel_id) != tail.epoch);
         self.drain_held();
         if strangers {
             self.check = true;
@@ -192,7 +189,7 @@ impl Topic {
             Some(_) => {}
         }
         if sequence <= tail.sequence {
-            return match self.recall(sequence) {
+            return match self.recent.recall(sequence) {
                 Some(known) if known != id => {
                     self.suspect = Some(self.suspect.map_or(sequence, |s| s.min(sequence)));
                     self.schedule(now, Why::Announced)
@@ -216,7 +213,7 @@ impl Topic {
                 }
             }
         }
-        if self.held.contains_key(&sequence) {
+        if self.held.contains(sequence) {
             self.tally.duplicates += 1;
             return None;
         }
@@ -234,10 +231,14 @@ impl Topic {
         if tail.epoch == Some(head.epoch) {
             self.committed = self.committed.max(Some((head.epoch, head.sequence)));
             if head.sequence > tail.sequence {
+                if why == Why::Replay && !self.limits.replay {
+                    self.leave_out(tail, head);
+                    return None;
+                }
                 self.wanted = self.wanted.max(head.sequence);
                 return self.schedule_anew(now, why);
             }
-            let (ours, theirs) = (self.recall(head.sequence), head.last_id);
+            let (ours, theirs) = (self.recent.recall(head.sequence), head.last_id);
             if head.sequence == tail.sequence && theirs.is_some() && ours.is_some_and(|id| Some(id) != theirs) {
                 self.suspect = Some(head.sequence);
                 return self.schedule(now, why);
@@ -248,6 +249,10 @@ impl Topic {
             return None;
         }
         self.committed = Some((head.epoch, head.sequence));
+        if why == Why::Replay && !self.limits.replay && tail.epoch.is_none() {
+            self.leave_out(tail, head);
+            return None;
+        }
         self.check = true;
         self.schedule_anew(now, why)
     }
@@ -267,8 +272,45 @@ impl Topic {
         self.unverified
     }
 
-    /// The store's word on whether the history goes on. `seen` is the cursor that was compared; `listening` says whether
-    /// LISTEN had been acknowledged before. Gives `false` where the question has to be asked again.
+    /// The end of what was handed out and is known to be in the store: what is doubtful proves nothing about the history.
+    pub(crate) fn proven(&self) -> Option<Cursor> {
+        let tail = self.tail?;
+        Some(match self.recent.doubtful().next() {
+            Some((first, _)) if first <= tail.sequence => {
+                let sequence = first.previous();
+                Cursor { id: self.recent.recall(sequence), ..tail.moved_to(sequence) }
+            }
+            _ => tail,
+        })
+    }
+
+    /// What was handed out and may never have been committed, as far as the store's head has come.
+    pub(crate) fn doubtful(&self) -> Vec<Cursor> {
+        let (Some(tail), Some((epoch, head))) = (self.tail, self.committed) else { return Vec::new() };
+        if tail.epoch != Some(epoch) {
+            return Vec::new();
+        }
+        let cursor = |(sequence, id)| Cursor { id: Some(id), ..Cursor::at(Some(epoch), sequence) };
+        self.recent.doubtful().filter(|(sequence, _)| *sequence <= head).map(cursor).collect()
+    }
+
+    /// The store's word on one of [`Self::doubtful`].
+    pub(crate) fn compared(&mut self, doubtful: &Cursor, anchor: Anchor, now: MonoTime) -> Option<MonoTime> {
+        let sequence = doubtful.sequence;
+        if self.tail?.epoch != doubtful.epoch || self.recent.recall(sequence) != doubtful.id {
+            return None;
+        }
+        if anchor == Anchor::Other {
+            self.suspect = Some(self.suspect.map_or(sequence, |s| s.min(sequence)));
+            return self.schedule_anew(now, Why::Sweep);
+        }
+        self.recent.settle(sequence);
+        None
+    }
+
+    /// The store's word on whether the history goes on. `seen` is the tail when [`Self::proven`] was compared;
+    /// `listening` says whether LISTEN had been acknowledged before. Gives `false` where the question has to be asked
+    /// again.
     pub(crate) fn verified(
         &mut self,
         head: Option<&Head>,
@@ -281,7 +323,8 @@ impl Topic {
             return false;
         }
         self.trusted = true;
-        if let Some(head) = head.filter(|head| judge(seen, Some(head), anchor) == Verdict::WentBack) {
+        let proven = self.proven().unwrap_or(tail);
+        if let Some(head) = head.filter(|head| judge(&proven, Some(head), anchor) == Verdict::WentBack) {
             self.go_back(tail, head);
         }
         if listening && self.unverified {
@@ -289,6 +332,19 @@ impl Topic {
             self.drain_held();
         }
         true
+    }
+
+    /// What was missed up to `head` is said, and not read.
+    fn leave_out(&mut self, tail: Cursor, head: &Head) {
+        let mut cursor = Cursor { epoch: Some(head.epoch), ..tail };
+        self.out.push(Item::gap_until(&self.stream, &mut cursor, head.cursor(), GapReason::ReplayOff));
+        self.tail = Some(cursor);
+        // A read under way began before it.
+        self.generation += 1;
+        if let Some(id) = cursor.id {
+            self.recent.remember(cursor.sequence, id);
+        }
+        self.drain_held();
     }
 
     fn go_back(&mut self, tail: Cursor, head: &Head) {
@@ -300,7 +356,7 @@ impl Topic {
         self.rewind(cursor);
         self.committed = Some((head.epoch, head.sequence));
         if let Some(id) = cursor.id {
-            self.remember(cursor.sequence, id);
+            self.recent.remember(cursor.sequence, id);
         }
     }
 
@@ -345,7 +401,7 @@ impl Topic {
         for at in before..self.out.len() {
             if let Item::Message(message) = &self.out[at] {
                 let (sequence, id) = (message.sequence, message.id);
-                self.remember(sequence, id);
+                self.recent.remember(sequence, id);
             }
         }
         match read.why {
@@ -393,7 +449,7 @@ impl Topic {
             self.looks = 0;
             self.wanted = tail.sequence;
             self.suspect = None;
-            self.clear_held();
+            self.held.clear();
             return None;
         }
         let pause = self.limits.grace.saturating_mul(1 << (self.looks - 1)).min(self.limits.pause);
@@ -415,7 +471,11 @@ impl Topic {
 
     fn deliver(&mut self, message: Arc<Message>) {
         self.tail = Some(message.cursor());
-        self.remember(message.sequence, message.id);
+        match message.created_at {
+            Some(_) => self.recent.remember(message.sequence, message.id),
+            // From the gem, which may announce before its commit.
+            None => self.recent.doubt(message.sequence, message.id),
+        }
         self.out.push(Item::Message(message));
     }
 
@@ -423,33 +483,20 @@ impl Topic {
     fn hold(&mut self, announcement: Announcement) {
         self.wanted = self.wanted.max(announcement.sequence);
         if let Ok(message) = announcement.into_message() {
-            let bytes = message.data.len();
-            if self.held.len() < self.limits.held && self.held_bytes + bytes <= self.limits.held_bytes {
-                self.held_bytes += bytes;
-                if let Some(replaced) = self.held.insert(message.sequence, message) {
-                    self.held_bytes -= replaced.data.len();
-                }
-            }
+            self.held.insert(message);
         }
     }
 
     fn drain_held(&mut self) {
-        while let (Some(tail), Some(entry)) = (self.tail, self.held.first_entry()) {
-            let (sequence, epoch) = (*entry.key(), entry.get().channel_id);
-            if sequence > tail.sequence.next() && Some(epoch) == tail.epoch {
+        while let Some(tail) = self.tail {
+            let next = tail.sequence.next();
+            let Some(message) = self.held.pop_if(|m| m.sequence <= next || Some(m.channel_id) != tail.epoch) else {
                 return;
-            }
-            let message = entry.remove();
-            self.held_bytes -= message.data.len();
-            if sequence == tail.sequence.next() && Some(epoch) == tail.epoch {
+            };
+            if message.sequence == next && Some(message.channel_id) == tail.epoch {
                 self.deliver(message);
             }
         }
-    }
-
-    fn clear_held(&mut self) {
-        self.held.clear();
-        self.held_bytes = 0;
     }
 
     /// Compares a page with what was handed out: from the first message that is another, the store's follow a reset.
@@ -457,7 +504,7 @@ impl Topic {
         let other = page.messages.iter().find(|m| {
             Some(m.channel_id) == tail.epoch
                 && m.sequence <= tail.sequence
-                && self.recall(m.sequence).is_some_and(|id| id != m.id)
+                && self.recent.recall(m.sequence).is_some_and(|id| id != m.id)
         });
         let Some(other) = other else { return tail };
         let mut cursor = tail;
@@ -465,7 +512,7 @@ impl Topic {
         let head = page.messages.last().map_or(other.sequence, |last| last.sequence);
         let reset = Item::reset(&self.stream, &mut cursor, ResetReason::Replaced, other.channel_id, head, after);
         self.out.push(reset);
-        self.recent.retain(|(sequence, _)| *sequence <= cursor.sequence);
+        self.recent.forget_after(cursor.sequence);
         self.rewind(cursor);
         cursor
     }
@@ -476,18 +523,7 @@ impl Topic {
         self.generation += 1;
         self.wanted = Sequence::ZERO;
         self.committed = self.committed.filter(|(epoch, _)| Some(*epoch) == cursor.epoch);
-        self.clear_held();
-    }
-
-    fn remember(&mut self, sequence: Sequence, id: MessageId) {
-        if self.recent.len() == REMEMBERED {
-            self.recent.pop_front();
-        }
-        self.recent.push_back((sequence, id));
-    }
-
-    fn recall(&self, sequence: Sequence) -> Option<MessageId> {
-        self.recent.iter().rev().find(|(s, _)| *s == sequence).map(|(_, id)| *id)
+        self.held.clear();
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct State {
 
 impl TopicHandle {
     pub(crate) fn new(stream: StreamName, topic: TopicLimits, feed: FeedLimits) -> Self {
-        let state = State { topic: Topic::new(stream.clone(), topic), feed: Feed::new(feed) };
+        let state = State { topic: Topic::new(stream.clone(), topic), feed: Feed::new(stream.clone(), feed) };
         Self { stream, state: Mutex::new(state) }
     }
 
@@ -83,6 +83,12 @@ impl TopicHandle {
         self.act(engine, |topic| topic.swept(head, seen, now, why));
     }
 
+    /// The store's word on messages that may never have been committed.
+    pub(crate) fn compared(self: &Arc<Self>, engine: &Engine, doubtful: &Cursor, anchor: Anchor) {
+        let now = engine.clock.now();
+        self.act(engine, |topic| topic.compared(doubtful, anchor, now));
+    }
+
     /// Gives `false` where the question has to be asked again.
     pub(crate) fn verified(
         self: &Arc<Self>,
@@ -118,10 +124,16 @@ impl TopicHandle {
 }
 
 /// Tells what a subscription was told that is no message.
-pub(crate) fn count(engine: &Engine, item: &Item) {
+pub(crate) fn tell(engine: &Engine, item: &Item) {
     match item {
         Item::Message(_) => {}
-        Item::Gap(..) => engine.observer.counters.gaps_reported.add(1),
-        Item::Reset(..) => engine.observer.counters.resets_reported.add(1),
+        Item::Gap(gap, _) => {
+            engine.observer.counters.gaps_reported.add(1);
+            engine.observer.event(&Event::Gap(gap.clone()));
+        }
+        Item::Reset(reset, _) => {
+            engine.observer.counters.resets_reported.add(1);
+            engine.observer.event(&Event::Reset(reset.clone()));
+        }
     }
 }

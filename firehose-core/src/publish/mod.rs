@@ -9,4 +9,4 @@ mod receipt;
 pub(crate) use announcer::Announcer;
 pub use receipt::Receipt;
 
-pub(crate) use publisher::{Accepted, Publisher, answer};
+pub(crate) use publisher::{Publisher, answer};

@@ -64,17 +64,19 @@ impl Publisher {
 
     /// Accepts a broadcast: from here on it is stored, whether or not its caller waits.
     pub(crate) fn accept(&self, message: NewMessage) -> Result<Accepted> {
-        let (reply, accepted) = oneshot::channel();
-        match self.lanes().push(message, reply) {
-            Ok(()) => {}
-            Err(Refused::Closed) => return Err(Error::shut_down("broadcast")),
-            Err(Refused::TooMany) => {
-                let error = Error::new(ErrorKind::Overloaded, "broadcast", "too many broadcasts wait to be stored");
-                return Err(error.with_hint("raise max_waiting_broadcasts, or broadcast less at a time"));
-            }
-        }
+        let accepted = push(&mut self.lanes(), message);
         self.arrived.notify_one();
-        Ok(accepted)
+        accepted
+    }
+
+    /// Accepts several, so that they can leave together; what was refused before stays refused.
+    pub(crate) fn accept_all(&self, messages: Vec<Result<NewMessage>>) -> Vec<Result<Accepted>> {
+        let accepted = {
+            let mut lanes = self.lanes();
+            messages.into_iter().map(|message| push(&mut lanes, message?)).collect()
+        };
+        self.arrived.notify_one();
+        accepted
     }
 
     /// How many wait, or are being stored.
@@ -133,21 +135,19 @@ impl Publisher {
         }
     }
 
-    /// Answers the callers of a batch, announces what was stored, and puts back what has to go again.
+    /// Announces what was stored, answers the callers of a batch, and puts back what has to go again.
     fn settle(&self, engine: &Engine, done: Done) {
         let (count, mut again, mut blocked) = (done.entries.len(), Vec::new(), false);
-        let mut stored = 0;
         let outcomes = done.entries.iter().map(|e| &e.message.stream).zip(done.results.iter().map(Result::is_ok));
         let may_go_again = may_go_again(outcomes);
-        for ((mut entry, result), may_go_again) in done.entries.into_iter().zip(done.results).zip(may_go_again) {
+        let results: Vec<_> = done.results.into_iter().map(|result| result.map(Arc::new)).collect();
+        let stored = || results.iter().flatten();
+        engine.observer.counters.broadcasts_total.add(stored().count() as u64);
+        engine.announcer.announce(engine, stored().cloned());
+        for ((mut entry, result), may_go_again) in done.entries.into_iter().zip(results).zip(may_go_again) {
             match result {
-                Ok(message) => {
-                    stored += 1;
-                    let message = Arc::new(message);
-                    engine.announcer.announce(engine, message.clone());
-                    // A caller that went away does not need the answer.
-                    let _ = entry.reply.send(Ok(message));
-                }
+                // A caller that went away does not need the answer.
+                Ok(message) => drop(entry.reply.send(Ok(message))),
                 Err(error) if error.kind() == ErrorKind::StreamBlocked && done.blocked == Blocked::Skip => {
                     blocked = true;
                     again.push(entry);
@@ -164,9 +164,20 @@ impl Publisher {
                 Err(error) => drop(entry.reply.send(Err(error))),
             }
         }
-        engine.observer.counters.broadcasts_total.add(stored);
         self.lanes().arrived(&done.streams, count, again, blocked);
         self.departed.notify_waiters();
+    }
+}
+
+fn push(lanes: &mut Lanes<Reply>, message: NewMessage) -> Result<Accepted> {
+    let (reply, accepted) = oneshot::channel();
+    match lanes.push(message, reply) {
+        Ok(()) => Ok(accepted),
+        Err(Refused::Closed) => Err(Error::shut_down("broadcast")),
+        Err(Refused::TooMany) => {
+            let error = Error::new(ErrorKind::Overloaded, "broadcast", "too many broadcasts wait to be stored");
+            Err(error.with_hint("raise max_waiting_broadcasts, or broadcast less at a time"))
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod announcing;
 mod chaos;
 mod delivering;
 mod fleet;
+mod lagging;
 mod lifecycle;
 mod listening;
 mod publishing;

@@ -8,6 +8,7 @@ use firehose_migrations::SchemaName;
 /// All statements of a store.
 #[derive(Debug)]
 pub(crate) struct Sql {
+    pub(crate) append_one: String,
     pub(crate) append: String,
     pub(crate) append_waiting: String,
     pub(crate) create: String,
@@ -32,6 +33,7 @@ impl Sql {
     pub(crate) fn new(schema: &SchemaName) -> Self {
         let fill = |text: &str| text.replace("{s}", &schema.quoted());
         Self {
+            append_one: fill(APPEND_ONE),
             append: fill(&APPEND.replace("{wait}", "SKIP LOCKED")),
             append_waiting: fill(&APPEND.replace("{wait}", "")),
             create: fill(CREATE),
@@ -80,6 +82,18 @@ WITH input AS MATERIALIZED (
 )
 SELECT stored.id, stored.channel_id, stored.sequence::bigint, stored.created_at, b.first
 FROM stored JOIN bumped b ON b.id = stored.channel_id";
+
+/// [`APPEND`] for one entry: $1 stream name, $2 data, $3 key.
+const APPEND_ONE: &str = "
+WITH bumped AS (
+  UPDATE {s}.firehose_channels ch
+  SET sequence = ch.sequence + 1, messages_count = least(ch.messages_count::bigint + 1, 2147483647)
+  WHERE ch.id = (SELECT held.id FROM {s}.firehose_channels held WHERE held.name = $1 FOR NO KEY UPDATE SKIP LOCKED)
+  RETURNING ch.id, ch.sequence
+)
+INSERT INTO {s}.firehose_messages (channel_id, sequence, data, key, created_at)
+SELECT b.id, b.sequence, $2, $3, clock_timestamp() AT TIME ZONE 'utc' FROM bumped b
+RETURNING id, channel_id, sequence::bigint, created_at, 1::bigint";
 
 /// In the order of the names, so that two who create the same ones do not deadlock.
 const CREATE: &str = "
