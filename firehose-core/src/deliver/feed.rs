@@ -111,8 +111,12 @@ impl Feed {
         self.readers.values().filter(|r| !r.joined || r.next < self.first).count()
     }
 
+    /// How many items the ring holds.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// What the ring holds, in bytes of data.
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

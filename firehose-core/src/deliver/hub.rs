@@ -271,6 +271,8 @@ impl Hub {
                 tail: state.topic.tail().map(|t| t.sequence),
                 known: state.topic.known(),
                 held: state.topic.held(),
+                kept: state.feed.len(),
+                kept_bytes: state.feed.bytes(),
             })
         };
         self.started().into_iter().map(look).collect()

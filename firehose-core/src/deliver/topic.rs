@@ -53,6 +53,15 @@ pub(crate) struct Tally {
     pub(crate) replayed: u64,
 }
 
+/// When the store is to be read, and why.
+#[derive(Debug, Clone, Copy)]
+struct Need {
+    due: MonoTime,
+    why: Why,
+    /// Only a hole asks for it, which its own notification may close.
+    hole: bool,
+}
+
 /// A read under way, as it was when it began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Read {
@@ -87,7 +96,9 @@ pub(crate) struct Topic {
     /// The store was asked since, so it may be read.
     trusted: bool,
     /// When the store is to be read next, and why.
-    need: Option<(MonoTime, Why)>,
+    need: Option<Need>,
+    /// When who reads comes to this topic next.
+    queued: Option<MonoTime>,
     reading: bool,
     /// Rises when what was handed out is taken back: a read that began before it means nothing after it.
     generation: u64,
@@ -112,6 +123,7 @@ impl Topic {
             unverified: false,
             trusted: true,
             need: None,
+            queued: None,
             reading: false,
             generation: 0,
             looks: 0,
@@ -205,6 +217,7 @@ impl Topic {
                 Ok(message) => {
                     self.deliver(message);
                     self.drain_held();
+                    self.hole_closed(now);
                     return None;
                 }
                 Err(announcement) => {
@@ -219,7 +232,14 @@ impl Topic {
         }
         self.tally.held += 1;
         self.hold(announcement);
-        self.schedule(now + self.limits.grace, Why::Announced)
+        self.ask(Need { due: now + self.limits.grace, why: Why::Announced, hole: true })
+    }
+
+    /// The hole that was waited for is no more; another one waits its own time.
+    fn hole_closed(&mut self, now: MonoTime) {
+        let Some(need) = self.need.filter(|need| need.hole) else { return };
+        self.need = (self.wanted > self.tail.map_or(Sequence::ZERO, |t| t.sequence))
+            .then_some(Need { due: now + self.limits.grace, ..need });
     }
 
     /// The sweep read `head` when the tail was `seen`.
@@ -360,13 +380,33 @@ impl Topic {
         }
     }
 
+    /// A read is asked for at `due`. Whether who reads is to be told: he may come sooner already.
+    pub(crate) fn queue(&mut self, due: MonoTime) -> bool {
+        let sooner = self.queued.is_some_and(|queued| queued <= due);
+        if !sooner {
+            self.queued = Some(due);
+        }
+        !sooner
+    }
+
+    /// Who reads came, as he was asked to for `at`: a read, or when he is to come instead.
+    pub(crate) fn come(&mut self, at: MonoTime, now: MonoTime) -> (Option<Read>, Option<MonoTime>) {
+        if self.queued != Some(at) {
+            return (None, None);
+        }
+        self.queued = None;
+        let read = self.begin_read(now);
+        let later = self.need.filter(|need| !self.reading && self.trusted && need.due > now).map(|need| need.due);
+        (read, later.filter(|due| self.queue(*due)))
+    }
+
     /// A read may begin: where from. `None` where it is not needed any more, or not yet.
-    pub(crate) fn begin_read(&mut self, now: MonoTime) -> Option<Read> {
+    fn begin_read(&mut self, now: MonoTime) -> Option<Read> {
         let tail = self.tail?;
-        if self.reading || !self.trusted || self.need.is_none_or(|(due, _)| due > now) {
+        if self.reading || !self.trusted || self.need.is_none_or(|need| need.due > now) {
             return None;
         }
-        let (_, why) = self.need.take()?;
+        let why = self.need.take()?.why;
         if self.wanted <= tail.sequence && self.suspect.is_none() && !self.check {
             return None;
         }
@@ -434,7 +474,7 @@ impl Topic {
     /// No read is under way any more; what was asked for meanwhile is due then.
     fn end_read(&mut self) -> Option<MonoTime> {
         self.reading = false;
-        self.need.map(|(due, _)| due)
+        self.need.map(|need| need.due)
     }
 
     /// Something is wanted and was not there: look again, later and later; in the end leave it to the sweep.
@@ -463,10 +503,16 @@ impl Topic {
 
     /// Asks for a read at `due`. Gives the time where it is new to who reads.
     fn schedule(&mut self, due: MonoTime, why: Why) -> Option<MonoTime> {
-        let (earlier, other) = self.need.unwrap_or((due, why));
-        let known = self.need.is_some() && earlier <= due;
-        self.need = Some((earlier.min(due), other.max(why)));
-        (!known && !self.reading).then_some(due)
+        self.ask(Need { due, why, hole: false })
+    }
+
+    fn ask(&mut self, new: Need) -> Option<MonoTime> {
+        let Some(old) = self.need else {
+            self.need = Some(new);
+            return (!self.reading).then_some(new.due);
+        };
+        self.need = Some(Need { due: old.due.min(new.due), why: old.why.max(new.why), hole: old.hole && new.hole });
+        (old.due > new.due && !self.reading).then_some(new.due)
     }
 
     fn deliver(&mut self, message: Arc<Message>) {

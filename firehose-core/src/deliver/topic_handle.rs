@@ -47,7 +47,7 @@ impl TopicHandle {
             for item in state.topic.take_items() {
                 state.feed.push(item, &mut wake);
             }
-            (due, state.topic.take_tally())
+            (due.filter(|due| state.topic.queue(*due)), state.topic.take_tally())
         });
         wake.into_iter().for_each(Waker::wake);
         if let Some(due) = due {

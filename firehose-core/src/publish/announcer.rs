@@ -31,6 +31,9 @@ const STALLED: Duration = Duration::from_secs(1);
 /// How many announcements may wait before that is told; it is told again once they were half as many.
 const DEEP: usize = 10_000;
 
+/// Stored messages that go together, each with whether it goes without its data.
+type Stored = Vec<(Arc<Message>, bool)>;
+
 /// A notification that is not stored anywhere: its caller waits for it.
 struct Direct {
     notification: Notification,
@@ -202,7 +205,7 @@ impl Announcer {
     }
 
     /// What goes next, noted as sent in call `number`.
-    fn take_batch(&self, number: u64) -> Option<(Vec<Direct>, Vec<(Arc<Message>, bool)>)> {
+    fn take_batch(&self, number: u64) -> Option<(Vec<Direct>, Stored)> {
         let direct: Vec<Direct> = {
             let mut queue = self.direct();
             let count = queue.waiting.len().min(BATCH);
@@ -222,13 +225,7 @@ impl Announcer {
     }
 
     /// Sends one batch, call `number`. Gives whether that failed; then the streams are marked.
-    async fn deliver(
-        &self,
-        engine: &Engine,
-        number: u64,
-        direct: Vec<Direct>,
-        stored: Vec<(Arc<Message>, bool)>,
-    ) -> bool {
+    async fn deliver(&self, engine: &Engine, number: u64, direct: Vec<Direct>, stored: Stored) -> bool {
         // Queue pushes and raw notifies go by themselves: one that is refused must not take announcements with it.
         let mut failed = false;
         if !direct.is_empty() {

@@ -5,6 +5,7 @@
 mod announcing;
 mod chaos;
 mod delivering;
+mod field;
 mod fleet;
 mod lagging;
 mod lifecycle;
