@@ -4,6 +4,7 @@
 mod broken;
 mod clock;
 mod conformance;
+mod contracts;
 mod operation_faults;
 mod store;
 mod support;

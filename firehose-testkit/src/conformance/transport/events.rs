@@ -122,23 +122,19 @@ pub(super) async fn dropped(fixture: &dyn TransportFixture) -> Verdict {
 }
 
 pub(super) async fn overflow(fixture: &dyn TransportFixture) -> Verdict {
-    const CALLS: usize = 70;
-    const EACH: usize = 1_000;
-    let notifier = fixture.notifier();
+    let (notifier, many, a) = (fixture.notifier(), fixture.too_many_unread(), channel("a")?);
     let mut slow = session(fixture, &["a"]).await?;
-    for call in 0..CALLS {
-        let each = (call * EACH..(call + 1) * EACH).map(|n| Ok(Notification::new(channel("a")?, format!("{n:05}"))));
-        notifier.notify(&each.collect::<firehose_core::Result<Vec<_>>>()?).await?;
+    let sent: Vec<_> = (0..many).map(|n| Notification::new(a.clone(), format!("{n:05}"))).collect();
+    for some in sent.chunks(1_000) {
+        notifier.notify(some).await?;
     }
-    for expected in 0..CALLS * EACH {
+    for Notification { payload: expected, .. } in sent {
         match slow.events.next().await {
             // It did not keep up, and says so.
             ListenEvent::Lost(_) => return Ok(()),
-            ListenEvent::Notification { payload, .. } => that(*payload == format!("{expected:05}"), || {
-                format!(
-                    "{} notifications were sent before the first was read: saw {payload}, expected {expected} or Lost",
-                    CALLS * EACH
-                )
+            ListenEvent::Notification { payload, .. } => that(payload == expected, || {
+                let what = format!("{many} notifications were sent before the first was read");
+                format!("{what}: saw {payload}, expected {expected} or Lost")
             })?,
         }
     }

@@ -2,7 +2,9 @@
 //!
 //! A fault that two tests catch shows that they test the same; one that none catches, that a clause is not tested.
 
+mod clock;
 mod store;
+mod transport;
 
 use std::collections::BTreeSet;
 

@@ -39,7 +39,7 @@ faults! {
     who_waits_gets_an_error_at_once WaitGivesUp => "store_07_wait_waits_for_what_another_holds"
         ["an append with Wait ended: [Err("];
     messages_are_given_from_a_cache CachedMessages => "store_08_get_many_gives_what_is_visible"
-        ["saw [\"1\", \"2\", \"3\", \"deleted\"], expected [\"2\", \"3\"]"];
+        ["saw [\"deleted\", \"1\", \"2\", \"3\"], expected [\"2\", \"3\"]"];
     a_cursor_of_another_epoch_reads_by_its_sequence AfterAnyEpoch => "store_09_read_after_begins_at_the_position"
         ["the page of a after sequence 3 of another epoch: saw [\"4\"], expected [\"1\", \"2\", \"3\", \"4\"]"];
     a_page_counts_characters CharactersForBytes => "store_09_read_after_is_limited_by_rows_and_bytes"
