@@ -5,6 +5,7 @@ mod broken;
 mod clock;
 mod conformance;
 mod contracts;
+mod harness;
 mod operation_faults;
 mod store;
 mod support;
