@@ -8,6 +8,7 @@ mod bench;
 #[cfg(feature = "cli")]
 mod command;
 mod concurrency;
+mod conformance;
 mod connection;
 mod engine;
 mod failover;
