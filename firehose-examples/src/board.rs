@@ -129,13 +129,15 @@ impl Half {
 impl ListenControl for Half {
     async fn listen(&self, channels: &[ChannelIdentifier]) -> Result<()> {
         let (end, mut listening) = (self.end().await?, self.listening());
-        channels.iter().for_each(|channel| drop(listening.entry(channel.clone()).or_insert(end)));
+        for channel in channels {
+            listening.entry(channel.clone()).or_insert(end);
+        }
         Ok(())
     }
     async fn unlisten(&self, channels: &[ChannelIdentifier]) -> Result<()> {
         self.end().await?;
         let mut listening = self.listening();
-        channels.iter().for_each(|channel| drop(listening.remove(channel)));
+        channels.iter().for_each(|channel| _ = listening.remove(channel));
         Ok(())
     }
     async fn registered(&self) -> Result<Option<Vec<ChannelIdentifier>>> {
@@ -167,14 +169,14 @@ impl ListenEvents for Events {
                 }
             }
             let since = Some(self.seen);
-            match self.half.board.with(move |board| board.read(since)).await {
-                // No wait stands between these two, so that a call that is dropped loses nothing.
-                Ok((read, seen)) => (self.waiting, self.seen) = (read, seen),
+            // Both change together, after the wait: a call that is dropped loses nothing.
+            (self.waiting, self.seen) = match self.half.board.with(move |board| board.read(since)).await {
+                Ok(read) => read,
                 Err(e) => {
                     self.half.over.cancel();
                     return ListenEvent::Lost(e);
                 }
-            }
+            };
             if self.waiting.is_empty() {
                 tokio::select! {
                     () = self.half.over.cancelled() => {}

@@ -14,6 +14,7 @@ mod functions;
 mod gem;
 mod harness;
 mod migrations;
+mod mixed;
 mod names;
 mod poolers;
 #[cfg(feature = "cli")]
