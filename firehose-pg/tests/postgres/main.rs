@@ -19,6 +19,7 @@ mod harness;
 mod horizon;
 mod leak;
 mod migrations;
+mod mixed;
 mod names;
 mod names_apart;
 mod phantom;
