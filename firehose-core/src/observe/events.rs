@@ -26,6 +26,8 @@ pub enum Stage {
     Sweep,
     /// Reading missed messages failed; it is tried again.
     Replay,
+    /// Removing old messages failed; the next turn tries again.
+    Retention,
     /// A handler of [`on`](crate::Firehose::on) panicked.
     Handler,
     /// A task of the engine panicked, and was started again.
@@ -41,6 +43,7 @@ impl Stage {
             Self::Announce => "announce",
             Self::Sweep => "sweep",
             Self::Replay => "replay",
+            Self::Retention => "retention",
             Self::Handler => "handler",
             Self::Supervisor => "supervisor",
         }
@@ -57,7 +60,7 @@ pub struct ErrorReport<'a> {
     pub error: &'a Error,
 }
 
-/// Something that happened to subscriptions.
+/// Something that happened, to subscriptions or to what is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -83,6 +86,15 @@ pub enum Event {
         from: Sequence,
         /// The last one that was handed out to others.
         to: Sequence,
+    },
+    /// Old messages were removed: one turn of this engine's retention.
+    Trimmed {
+        /// How many messages, over all streams.
+        messages: u64,
+        /// In how many calls of the store.
+        steps: u64,
+        /// From the first call to the end of the last.
+        took: Duration,
     },
     /// A handler's stream had a gap.
     Gap(Gap),
@@ -178,6 +190,9 @@ impl Observer {
             }
             Event::Replayed { stream, messages } => tracing::info!(%stream, messages, "replayed"),
             Event::Lagged { stream, from, to } => tracing::debug!(%stream, %from, %to, "a subscription fell behind"),
+            Event::Trimmed { messages, steps, took } => {
+                tracing::debug!(messages, steps, took_ms = took.as_millis() as u64, "trimmed");
+            }
             Event::Gap(gap) => tracing::warn!(stream = %gap.stream, from = %gap.from, to = %gap.to, "gap"),
             Event::Reset(reset) => tracing::warn!(stream = %reset.stream, epoch = %reset.epoch, "reset"),
         }

@@ -11,6 +11,7 @@ mod listening;
 mod publishing;
 mod queues;
 mod resets;
+mod retention;
 mod starting;
 mod vectors;
 

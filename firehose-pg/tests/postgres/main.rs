@@ -20,6 +20,7 @@ mod poolers;
 mod publish;
 mod read;
 mod recovery;
+mod retention;
 mod silence;
 #[cfg(feature = "cli")]
 mod tail;
