@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::backend::{Backend, Head, Notification, PageLimit, Position};
 use crate::builder::Builder;
 use crate::cursor::{Before, Start};
-use crate::deliver::{HandlerGuard, Subscription, Subscriptions, handle};
+use crate::deliver::{HandlerGuard, SubscribeOptions, Subscription, Subscriptions, handle};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::message::{Epoch, Message, NewMessage, check_data};
@@ -184,7 +184,8 @@ impl Firehose {
         self.subscribe_from(stream, Start::Now).await
     }
 
-    /// Subscribes from `start` on. LISTEN is active, and the start is fixed, when this returns.
+    /// Subscribes from a [`Start`] on, or with other [`SubscribeOptions`]. LISTEN is active, and the start is fixed, when
+    /// this returns.
     ///
     /// # Errors
     /// [`InvalidName`](ErrorKind::InvalidName), [`InvalidCursor`](ErrorKind::InvalidCursor),
@@ -194,12 +195,12 @@ impl Firehose {
     ///
     /// # Cancel safety
     /// Dropped half way, it leaves no registration behind.
-    pub async fn subscribe_from<S>(&self, stream: S, start: Start) -> Result<Subscription>
+    pub async fn subscribe_from<S>(&self, stream: S, options: impl Into<SubscribeOptions>) -> Result<Subscription>
     where
         S: TryInto<StreamName>,
         Error: From<S::Error>,
     {
-        at_once(Subscription::open(&self.engine, stream.try_into()?, start)).await
+        at_once(Subscription::open(&self.engine, stream.try_into()?, options.into())).await
     }
 
     /// A set of streams, empty at first.
@@ -252,7 +253,29 @@ impl Firehose {
         F: FnMut(Arc<Message>) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let subscription = self.subscribe(stream).await?;
+        self.on_from(stream, SubscribeOptions::default(), handler).await
+    }
+
+    /// As [`Self::on`], from a [`Start`] on, or with other [`SubscribeOptions`].
+    ///
+    /// # Errors
+    /// As [`Self::subscribe_from`].
+    ///
+    /// # Cancel safety
+    /// Dropped half way, it leaves no registration behind.
+    pub async fn on_from<S, F, Fut>(
+        &self,
+        stream: S,
+        options: impl Into<SubscribeOptions>,
+        handler: F,
+    ) -> Result<HandlerGuard>
+    where
+        S: TryInto<StreamName>,
+        Error: From<S::Error>,
+        F: FnMut(Arc<Message>) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let subscription = self.subscribe_from(stream, options).await?;
         let (guard, task) = handle(self.engine.clone(), subscription, handler);
         self.engine.spawn.send(Box::pin(task)).await.map_err(|_| Error::shut_down("on"))?;
         Ok(guard)

@@ -58,7 +58,8 @@ pub use builder::Builder;
 pub use config::{CleanupThreshold, Config, Loaded, Secret};
 pub use cursor::{Before, Cursor, Start};
 pub use deliver::{
-    CloseReason, Delivery, Gap, GapReason, HandlerGuard, Reset, ResetReason, Subscription, Subscriptions,
+    CloseReason, Delivery, Gap, GapReason, HandlerGuard, Lag, Reset, ResetReason, SubscribeOptions, Subscription,
+    Subscriptions,
 };
 pub use error::{Error, ErrorKind, Outcome, Result, Step};
 pub use firehose::Firehose;

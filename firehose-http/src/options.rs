@@ -32,6 +32,9 @@ pub struct Options {
 
     /// Seeds the jitter of `retry:` lines. Default: drawn at random.
     pub seed: u64,
+
+    /// Where messages are kept, for people: the page says it at its foot. Default: nothing is said.
+    pub kept_in: Option<String>,
 }
 
 impl Options {
@@ -70,6 +73,13 @@ impl Options {
         self
     }
 
+    /// The same options with a word on where messages are kept.
+    #[must_use]
+    pub fn with_kept_in(mut self, kept_in: impl Into<String>) -> Self {
+        self.kept_in = Some(kept_in.into());
+        self
+    }
+
     /// The same options with the seed of the jitter.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
@@ -88,6 +98,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock::new()),
             // Not a secret, only different from one process to the next: the hasher's keys are.
             seed: RandomState::new().hash_one("firehose-http"),
+            kept_in: None,
         }
     }
 }

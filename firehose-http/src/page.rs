@@ -2,11 +2,14 @@
 
 use std::sync::LazyLock;
 
+use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
+
+use crate::router::App;
 
 const PAGE: &str = include_str!("../assets/index.html");
 
@@ -30,8 +33,22 @@ fn hash_of(tag: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(inside.as_bytes())))
 }
 
+/// Where the page says where messages are kept.
+const KEPT_IN: &str = "<!-- kept in -->";
+
+/// The page, with what it says of the store.
+fn page_with(kept_in: Option<&str>) -> String {
+    let kept_in = kept_in.map(|text| format!(" <span>Messages in {}.</span>", escaped(text)));
+    PAGE.replacen(KEPT_IN, &kept_in.unwrap_or_default(), 1)
+}
+
+/// Text as HTML that shows it.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
 /// `GET /`.
-pub(crate) async fn page() -> Response {
+pub(crate) async fn page(State(app): State<App>) -> Response {
     let headers: [(HeaderName, HeaderValue); 5] = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (header::CONTENT_SECURITY_POLICY, POLICY.clone()),
@@ -39,12 +56,18 @@ pub(crate) async fn page() -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     ];
-    (headers, PAGE).into_response()
+    (headers, page_with(app.options.kept_in.as_deref())).into_response()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_says_where_messages_are_kept() {
+        assert!(page_with(Some("<b> & b.db")).contains("<span>Messages in &lt;b&gt; &amp; b.db.</span></footer>"));
+        assert!(!page_with(None).contains("Messages in") && !page_with(None).contains(KEPT_IN));
+    }
 
     #[test]
     fn the_page_is_one_file_whose_policy_fits_it() {

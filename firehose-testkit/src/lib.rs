@@ -16,8 +16,11 @@
 //! | somebody else writes | `database().begin()`, `announce_raw(…)` |
 //! | the database goes back in time | `database().snapshot()`, `restore(&snapshot)` |
 //! | one process has trouble, others not | `process()`, and its own `faults()`, `cut()`, `freeze()` |
+//!
+//! Whoever writes a backend of his own finds in [`conformance`] the tests that tell when it is right.
 
 mod clock;
+pub mod conformance;
 mod database;
 mod faults;
 mod inbox;

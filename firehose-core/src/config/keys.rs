@@ -37,6 +37,10 @@ pub struct Config {
     /// Default 65,536.
     pub max_command_queue_depth: usize,
 
+    /// Whether what was missed while there was no session is read after a reconnect. Off, subscriptions go on at the head
+    /// and are told the rest as a gap. Default on.
+    pub replay_on_reconnect: bool,
+
     /// How often the heads of the subscribed streams are read, whatever notifications say. Default 1 s.
     #[serde(with = "durations")]
     pub sweep_interval: Duration,
@@ -148,6 +152,7 @@ impl Default for Config {
             reconnect_max_delay: Duration::from_secs(30),
             metrics_interval: Duration::from_secs(15),
             max_command_queue_depth: 65_536,
+            replay_on_reconnect: true,
             sweep_interval: Duration::from_secs(1),
             gap_grace: Duration::from_millis(10),
             subscribe_timeout: Duration::from_secs(10),

@@ -15,7 +15,7 @@ const PREFIX: &str = "FIREHOSE_";
 
 /// Tables and keys of a file that belong to other layers, and variables that are not keys.
 const FOREIGN_TABLES: [&str; 1] = ["http"];
-const FOREIGN_VARIABLES: [&str; 3] = ["profile", "log", "listen"];
+const FOREIGN_VARIABLES: [&str; 4] = ["profile", "log", "listen", "store"];
 
 /// A configuration with what was noticed while it was read.
 #[derive(Debug, Clone)]

@@ -31,7 +31,7 @@ const READ_BYTES: usize = 8 << 20;
 pub(crate) type PageReply = oneshot::Receiver<Result<Arc<Page>>>;
 
 enum Job {
-    Topic(Arc<TopicHandle>),
+    Topic(Arc<TopicHandle>, MonoTime),
     Page { stream: StreamName, cursor: Cursor, reply: oneshot::Sender<Result<Arc<Page>>> },
 }
 
@@ -75,7 +75,7 @@ impl CatchUp {
 
     /// The topic wants the store read at `at`, if it still does then.
     pub(crate) fn topic(&self, topic: Arc<TopicHandle>, at: MonoTime) {
-        self.push(at, Job::Topic(topic));
+        self.push(at, Job::Topic(topic, at));
     }
 
     /// A page of `stream` after `cursor`.
@@ -118,7 +118,9 @@ impl CatchUp {
                 if jobs.is_empty() {
                     break;
                 }
-                if let Some(batch) = Batch::new(jobs, engine.clock.now()) {
+                let (batch, later) = Batch::new(jobs, engine.clock.now());
+                later.into_iter().for_each(|(at, topic)| this.topic(topic, at));
+                if let Some(batch) = batch {
                     in_flight.push(Box::pin(batch.read(&engine)));
                 }
             }
@@ -154,21 +156,24 @@ struct Takers {
 }
 
 impl Batch {
-    fn new(jobs: Vec<Job>, now: MonoTime) -> Option<Self> {
-        let mut batch = Self::default();
+    /// What is to be read now; and the topics that have put it off meanwhile, with the time of each.
+    fn new(jobs: Vec<Job>, now: MonoTime) -> (Option<Self>, Vec<(MonoTime, Arc<TopicHandle>)>) {
+        let (mut batch, mut later) = (Self::default(), Vec::new());
         for job in jobs {
             match job {
-                Job::Topic(topic) => {
-                    if let Some(read) = topic.with(|state| state.topic.begin_read(now)) {
-                        let taker = batch.request(&topic.stream, read.from);
-                        taker.topic = Some((topic, read));
+                Job::Topic(topic, at) => match topic.with(|state| state.topic.come(at, now)) {
+                    (Some(read), _) => {
+                        let stream = topic.stream.clone();
+                        batch.request(&stream, read.from).topic = Some((topic, read));
                     }
-                }
+                    (None, Some(due)) => later.push((due, topic)),
+                    (None, None) => {}
+                },
                 Job::Page { reply, .. } if reply.is_closed() => {}
                 Job::Page { stream, cursor, reply } => batch.request(&stream, cursor).subscriptions.push(reply),
             }
         }
-        (!batch.requests.is_empty()).then_some(batch)
+        ((!batch.requests.is_empty()).then_some(batch), later)
     }
 
     fn request(&mut self, stream: &StreamName, cursor: Cursor) -> &mut Takers {

@@ -55,6 +55,10 @@ pub struct Gap {
 pub enum GapReason {
     /// Retention removed them before they were read.
     Trimmed,
+    /// The subscription fell behind, and was told to drop what is oldest ([`Lag::DropOldest`](crate::Lag)).
+    DropOldest,
+    /// They were missed while there was no session, and `replay_on_reconnect` is off.
+    ReplayOff,
 }
 
 /// A break in a stream's history.
@@ -94,6 +98,8 @@ pub enum CloseReason {
     Shutdown,
     /// The last handle of the engine, or its runtime, was dropped.
     EngineDropped,
+    /// It fell behind, and was told to end then ([`Lag::Disconnect`](crate::Lag)).
+    Lagged,
 }
 
 /// A delivery before it is handed out. It knows the position after it.
@@ -107,10 +113,15 @@ pub(crate) enum Item {
 impl Item {
     /// `cursor` goes on at `to`, and says what it leaves out.
     pub(crate) fn gap(stream: &StreamName, cursor: &mut Cursor, to: Sequence) -> Self {
-        let gap =
-            Gap { stream: stream.clone(), from: cursor.sequence.next(), to, exact: true, reason: GapReason::Trimmed };
-        *cursor = cursor.moved_to(to);
-        Self::Gap(gap, *cursor)
+        let after = cursor.moved_to(to);
+        Self::gap_until(stream, cursor, after, GapReason::Trimmed)
+    }
+
+    /// `cursor` goes on at `after`, in its epoch, and says what it leaves out, and why.
+    pub(crate) fn gap_until(stream: &StreamName, cursor: &mut Cursor, after: Cursor, reason: GapReason) -> Self {
+        let (from, to) = (cursor.sequence.next(), after.sequence);
+        *cursor = after;
+        Self::Gap(Gap { stream: stream.clone(), from, to, exact: true, reason }, after)
     }
 
     /// `cursor` goes on at `after`, in what may be another epoch.

@@ -8,9 +8,11 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::task::Waker;
 
-use super::delivery::{CloseReason, Item, ResetReason};
+use super::delivery::{CloseReason, GapReason, Item, ResetReason};
+use super::options::Lag;
 use crate::cursor::Cursor;
 use crate::message::Sequence;
+use crate::stream::StreamName;
 
 /// How many resets are remembered for readers who are behind.
 const RESETS: usize = 8;
@@ -39,6 +41,8 @@ struct Reader {
     next: u64,
     /// Whether everything before `next` has been read, so that the ring's items follow.
     joined: bool,
+    /// What happens when items that it is owed go.
+    lag: Lag,
     waker: Option<Waker>,
 }
 
@@ -58,6 +62,7 @@ pub(crate) enum Taken {
 /// The ring of one stream.
 #[derive(Debug)]
 pub(crate) struct Feed {
+    stream: StreamName,
     limits: FeedLimits,
     entries: VecDeque<Entry>,
     /// The number of the first entry.
@@ -73,8 +78,9 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn new(limits: FeedLimits) -> Self {
+    pub(crate) fn new(stream: StreamName, limits: FeedLimits) -> Self {
         Self {
+            stream,
             limits,
             entries: VecDeque::new(),
             first: 0,
@@ -105,17 +111,21 @@ impl Feed {
         self.readers.values().filter(|r| !r.joined || r.next < self.first).count()
     }
 
+    /// How many items the ring holds.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// What the ring holds, in bytes of data.
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// A new reader, who stands somewhere before the ring's end and gets there by reading the store.
-    pub(crate) fn enter(&mut self) -> ReaderKey {
+    pub(crate) fn enter(&mut self, lag: Lag) -> ReaderKey {
         let key = ReaderKey(self.next_key);
         self.next_key += 1;
-        self.readers.insert(key, Reader { next: self.end(), joined: false, waker: None });
+        self.readers.insert(key, Reader { next: self.end(), joined: false, lag, waker: None });
         key
     }
 
@@ -190,10 +200,23 @@ impl Feed {
         let Some(reader) = self.readers.get(&key) else {
             return Taken::Closed(self.closed.unwrap_or(CloseReason::EngineDropped));
         };
-        let (mut next, mut joined) = (reader.next, reader.joined);
+        let (mut next, mut joined, lag) = (reader.next, reader.joined, reader.lag);
         if next < first {
             if let Some(reason) = self.closed {
                 return Taken::Closed(reason);
+            }
+            // Who still reads its way from its start is behind by its own will.
+            match lag {
+                Lag::DropOldest if joined => {
+                    self.skip(next, cursor, out);
+                    self.move_reader(key, first, true);
+                    return self.take(key, cursor, most, out);
+                }
+                Lag::Disconnect if joined => {
+                    self.leave(key);
+                    return Taken::Closed(CloseReason::Lagged);
+                }
+                _ => {}
             }
             // What it is owed went. It enters anew at the end, and reads the store up to there.
             let missed = self.missed(next..first, cursor);
@@ -235,6 +258,25 @@ impl Feed {
             _ if until < self.end() => self.take(key, cursor, most, out),
             Some(reason) => Taken::Closed(reason),
             None => Taken::Nothing,
+        }
+    }
+
+    /// Moves who has read up to `cursor`, and is owed from item `next` on, to the first item, and says what it leaves out.
+    fn skip(&mut self, next: u64, cursor: &mut Cursor, out: &mut VecDeque<Item>) {
+        if let Some(reset) = self.missed(next..self.first, cursor) {
+            *cursor = reset.after();
+            out.push_back(reset);
+        }
+        let start = self.start;
+        if let (Some(own), Some(epoch)) = (cursor.epoch, start.epoch)
+            && own != epoch
+        {
+            let after = Cursor::at(Some(epoch), Sequence::ZERO);
+            let reason = ResetReason::Recreated;
+            out.push_back(Item::reset(&self.stream, cursor, reason, epoch, start.sequence, after));
+        }
+        if start.sequence > cursor.sequence {
+            out.push_back(Item::gap_until(&self.stream, cursor, start, GapReason::DropOldest));
         }
     }
 

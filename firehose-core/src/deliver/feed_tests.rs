@@ -25,7 +25,7 @@ fn message(sequence: i64) -> Item {
 }
 
 fn feed(start: i64) -> Feed {
-    let mut feed = Feed::new(FeedLimits { items: 4, bytes: 1000 });
+    let mut feed = Feed::new(name(), FeedLimits { items: 4, bytes: 1000 });
     feed.begin(at(start));
     feed
 }
@@ -45,7 +45,7 @@ fn take(feed: &mut Feed, key: ReaderKey, cursor: &mut Cursor) -> Result<Vec<i64>
 #[test]
 fn each_reader_gets_each_item_and_then_it_is_gone() {
     let mut f = feed(0);
-    let (a, b) = (f.enter(), f.enter());
+    let (a, b) = (f.enter(Lag::CatchUp), f.enter(Lag::CatchUp));
     let (mut ca, mut cb) = (at(0), at(0));
     push(&mut f, 1..=3);
     assert_eq!(take(&mut f, a, &mut ca), Ok(vec![1, 2, 3]));
@@ -60,7 +60,7 @@ fn nothing_is_kept_for_nobody() {
     let mut f = feed(0);
     push(&mut f, 1..=3);
     assert_eq!(f.bytes(), 0);
-    let a = f.enter();
+    let a = f.enter(Lag::CatchUp);
     push(&mut f, [4]);
     assert_eq!(take(&mut f, a, &mut at(3)), Ok(vec![4]));
 }
@@ -68,7 +68,7 @@ fn nothing_is_kept_for_nobody() {
 #[test]
 fn who_leaves_frees_what_it_was_owed() {
     let mut f = feed(0);
-    let (a, b) = (f.enter(), f.enter());
+    let (a, b) = (f.enter(Lag::CatchUp), f.enter(Lag::CatchUp));
     push(&mut f, 1..=3);
     take(&mut f, a, &mut at(0)).unwrap();
     f.leave(b);
@@ -78,7 +78,7 @@ fn who_leaves_frees_what_it_was_owed() {
 #[test]
 fn who_falls_behind_reads_the_store_and_comes_back() {
     let mut f = feed(0);
-    let (stuck, quick) = (f.enter(), f.enter());
+    let (stuck, quick) = (f.enter(Lag::CatchUp), f.enter(Lag::CatchUp));
     let (mut slow, mut fast) = (at(0), at(0));
     for s in 1..=10 {
         push(&mut f, [s]);
@@ -98,7 +98,7 @@ fn who_falls_behind_reads_the_store_and_comes_back() {
 #[test]
 fn a_new_reader_joins_where_its_reading_of_the_store_ends() {
     let mut f = feed(5);
-    let a = f.enter();
+    let a = f.enter(Lag::CatchUp);
     let mut cursor = at(2);
     assert_eq!(take(&mut f, a, &mut cursor), Err(Taken::Behind(None)));
     push(&mut f, 6..=8);
@@ -110,7 +110,7 @@ fn a_new_reader_joins_where_its_reading_of_the_store_ends() {
 #[test]
 fn a_reader_ahead_of_the_topic_skips_what_it_has() {
     let mut f = feed(5);
-    let a = f.enter();
+    let a = f.enter(Lag::CatchUp);
     let mut cursor = at(7);
     push(&mut f, 6..=8);
     assert_eq!(take(&mut f, a, &mut cursor), Ok(vec![8]));
@@ -119,7 +119,7 @@ fn a_reader_ahead_of_the_topic_skips_what_it_has() {
 #[test]
 fn a_reset_that_went_by_comes_first() {
     let mut f = feed(0);
-    let a = f.enter();
+    let a = f.enter(Lag::CatchUp);
     let mut cursor = at(0);
     push(&mut f, 1..=2);
     take(&mut f, a, &mut cursor).unwrap();
@@ -133,9 +133,9 @@ fn a_reset_that_went_by_comes_first() {
 
 #[test]
 fn bytes_bound_the_ring_but_one_item_always_fits() {
-    let mut f = Feed::new(FeedLimits { items: 100, bytes: 7 });
+    let mut f = Feed::new(name(), FeedLimits { items: 100, bytes: 7 });
     f.begin(at(0));
-    let a = f.enter();
+    let a = f.enter(Lag::CatchUp);
     push(&mut f, 1..=3);
     assert_eq!(f.bytes(), 5);
     assert_eq!(take(&mut f, a, &mut at(0)), Err(Taken::Behind(None)));
@@ -144,7 +144,7 @@ fn bytes_bound_the_ring_but_one_item_always_fits() {
 #[test]
 fn a_closed_feed_gives_what_it_has_and_then_the_reason() {
     let mut f = feed(0);
-    let (a, b) = (f.enter(), f.enter());
+    let (a, b) = (f.enter(Lag::CatchUp), f.enter(Lag::CatchUp));
     let mut cursor = at(0);
     push(&mut f, [1]);
     f.close(CloseReason::Shutdown, &mut Vec::new());
@@ -152,4 +152,53 @@ fn a_closed_feed_gives_what_it_has_and_then_the_reason() {
     assert_eq!(take(&mut f, a, &mut cursor), Err(Taken::Closed(CloseReason::Shutdown)));
     let mut behind = Cursor::at(Some(Epoch(1)), Sequence(-1));
     assert_eq!(take(&mut f, b, &mut behind), Err(Taken::Closed(CloseReason::Shutdown)), "no more reading");
+}
+
+#[test]
+fn who_drops_what_is_oldest_is_told_what_and_goes_on() {
+    let mut f = feed(0);
+    let key = f.enter(Lag::DropOldest);
+    let mut cursor = at(0);
+    assert_eq!(take(&mut f, key, &mut cursor), Err(Taken::Nothing));
+    push(&mut f, 1..=10);
+    let mut out = VecDeque::new();
+    assert_eq!(f.take(key, &mut cursor, 32, &mut out), Taken::Items);
+    assert!(
+        matches!(&out[0], Item::Gap(gap, _) if (gap.from.0, gap.to.0, gap.reason) == (1, 6, GapReason::DropOldest)),
+        "{:?}",
+        out[0]
+    );
+    assert_eq!(out.iter().skip(1).map(|i| i.after().sequence.0).collect::<Vec<_>>(), [7, 8, 9, 10]);
+    assert_eq!((f.bytes(), f.behind()), (0, 0));
+}
+
+#[test]
+fn who_drops_what_is_oldest_is_told_the_reset_among_it() {
+    let mut f = feed(0);
+    let key = f.enter(Lag::DropOldest);
+    let mut cursor = at(0);
+    assert_eq!(take(&mut f, key, &mut cursor), Err(Taken::Nothing));
+    push(&mut f, 1..=2);
+    let mut back = at(2);
+    f.push(Item::reset(&name(), &mut back, ResetReason::WentBack, Epoch(1), Sequence(1), at(1)), &mut Vec::new());
+    push(&mut f, 2..=9);
+    let mut out = VecDeque::new();
+    assert_eq!(f.take(key, &mut cursor, 32, &mut out), Taken::Items);
+    assert!(matches!(&out[0], Item::Reset(r, _) if r.reason == ResetReason::WentBack), "{:?}", out[0]);
+    assert!(matches!(&out[1], Item::Gap(gap, _) if (gap.from.0, gap.to.0) == (2, 5)), "{:?}", out[1]);
+    assert_eq!(out.iter().skip(2).map(|i| i.after().sequence.0).collect::<Vec<_>>(), [6, 7, 8, 9]);
+}
+
+#[test]
+fn who_is_to_be_cut_off_is_cut_off_once_it_lags_and_not_while_it_begins() {
+    let mut f = feed(0);
+    let key = f.enter(Lag::Disconnect);
+    push(&mut f, 1..=10);
+    let mut cursor = at(0);
+    assert_eq!(take(&mut f, key, &mut cursor), Err(Taken::Behind(None)), "it reads from its start");
+    cursor = at(10);
+    assert_eq!(take(&mut f, key, &mut cursor), Err(Taken::Nothing));
+    push(&mut f, 11..=15);
+    assert_eq!(take(&mut f, key, &mut cursor), Err(Taken::Closed(CloseReason::Lagged)));
+    assert_eq!((f.readers(), f.bytes()), (0, 0));
 }

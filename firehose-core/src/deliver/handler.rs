@@ -12,7 +12,7 @@ use super::subscription::Subscription;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::message::Message;
-use crate::observe::{Event, Stage};
+use crate::observe::Stage;
 
 /// Keeps a handler going; dropping it ends the handler, in the middle of a message too.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ where
                         engine.observer.error(Stage::Handler, &Error::new(ErrorKind::Backend, "handle", message));
                     }
                 }
-                Delivery::Gap(gap) => engine.observer.event(&Event::Gap(gap)),
-                Delivery::Reset(reset) => engine.observer.event(&Event::Reset(reset)),
+                // Events tell of them, as of every subscription's.
+                Delivery::Gap(_) | Delivery::Reset(_) => {}
                 Delivery::Closed(_) => return,
             }
         }

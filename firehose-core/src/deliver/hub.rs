@@ -70,6 +70,7 @@ impl Hub {
                 pause: config.sweep_interval,
                 held: config.subscriber_buffer,
                 held_bytes: config.subscriber_buffer_bytes,
+                replay: config.replay_on_reconnect,
             },
             feed_limits: FeedLimits { items: config.subscriber_buffer, bytes: config.subscriber_buffer_bytes },
             state: Mutex::default(),
@@ -270,6 +271,8 @@ impl Hub {
                 tail: state.topic.tail().map(|t| t.sequence),
                 known: state.topic.known(),
                 held: state.topic.held(),
+                kept: state.feed.len(),
+                kept_bytes: state.feed.bytes(),
             })
         };
         self.started().into_iter().map(look).collect()

@@ -8,16 +8,20 @@ use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 use futures_util::future::{self, BoxFuture};
-use futures_util::stream::{AbortHandle, Abortable, FuturesUnordered, StreamFuture};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::stream::{self, AbortHandle, Abortable, FuturesUnordered, StreamFuture};
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
 
 use super::delivery::Delivery;
+use super::options::SubscribeOptions;
 use super::subscription::Subscription;
-use crate::cursor::{Cursor, Start};
+use crate::cursor::Cursor;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::stream::StreamName;
 use crate::token::Token;
+
+/// How many subscriptions of one [`add_many`](Subscriptions::add_many) are on their way at a time.
+const OPENING: usize = 10_000;
 
 /// A set of streams that comes and goes, read as one: each in order, none before another by rule.
 ///
@@ -83,19 +87,48 @@ impl Subscriptions {
         Self { engine, waiting: FuturesUnordered::new(), members: HashMap::new(), next_number: 0, closing }
     }
 
-    /// Adds a stream; one that is there already begins anew at `start`.
+    /// Adds a stream, from a [`Start`](crate::Start) on or with other [`SubscribeOptions`]; one that is there already begins
+    /// anew so.
     ///
     /// # Errors
     /// As [`subscribe_from`](crate::Firehose::subscribe_from); then the set is as it was.
     ///
     /// # Cancel safety
     /// Dropped half way, the set is as it was.
-    pub async fn add<S>(&mut self, stream: S, start: Start) -> Result<()>
+    pub async fn add<S>(&mut self, stream: S, options: impl Into<SubscribeOptions>) -> Result<()>
     where
         S: TryInto<StreamName>,
         Error: From<S::Error>,
     {
-        let subscription = Subscription::open(&self.engine, stream.try_into()?, start).await?;
+        self.add_many([(stream, options)]).await
+    }
+
+    /// Adds many streams, as [`Self::add`] does each: their LISTENs go together, and so do the reads of their heads. A stream
+    /// that is named twice begins as the last says.
+    ///
+    /// # Errors
+    /// Of the first stream that cannot be subscribed; then the set is as it was.
+    ///
+    /// # Cancel safety
+    /// Dropped half way, the set is as it was.
+    pub async fn add_many<S, O>(&mut self, streams: impl IntoIterator<Item = (S, O)>) -> Result<()>
+    where
+        S: TryInto<StreamName>,
+        Error: From<S::Error>,
+        O: Into<SubscribeOptions>,
+    {
+        let mut wanted = HashMap::new();
+        for (stream, options) in streams {
+            wanted.insert(stream.try_into()?, options.into());
+        }
+        let engine = &self.engine;
+        let opening = wanted.into_iter().map(|(stream, options)| Subscription::open(engine, stream, options));
+        let opened: Vec<Subscription> = stream::iter(opening).buffer_unordered(OPENING).try_collect().await?;
+        opened.into_iter().for_each(|subscription| self.insert(subscription));
+        Ok(())
+    }
+
+    fn insert(&mut self, subscription: Subscription) {
         let (name, cursor, number) = (subscription.stream().clone(), subscription.cursor(), self.next_number);
         self.next_number += 1;
         self.drop_member(&name);
@@ -104,7 +137,6 @@ impl Subscriptions {
         let member = Member { number, subscription: subscription.clone() };
         self.members.insert(name, Position { number, cursor, subscription, abort });
         self.waiting.push(Abortable::new(member, registration).into_future());
-        Ok(())
     }
 
     /// Removes a stream: nothing of it is delivered any more. One that is not there is no error.

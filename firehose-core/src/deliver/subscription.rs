@@ -9,16 +9,18 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use futures_util::future::BoxFuture;
 
-use super::delivery::{Delivery, Item};
+use super::delivery::{CloseReason, Delivery, GapReason, Item};
 use super::feed::{ReaderKey, Taken};
 use super::hub::{Hub, TopicLease};
+use super::options::{Lag, SubscribeOptions};
 use super::replay::{Committed, absorb};
 use super::resume::{self, Plan};
-use super::topic_handle::count;
+use super::topic_handle::tell;
 use crate::backend::{Head, Page, PageLimit, Position};
 use crate::cursor::{Cursor, Start};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result, Step};
+use crate::message::Sequence;
 use crate::observe::Event;
 use crate::stream::StreamName;
 
@@ -31,7 +33,8 @@ const TAKE: usize = 32;
 /// and on any thread. It does not keep the engine alive.
 ///
 /// However slow its reader, it delays nobody: what it has not read stays in memory up to `subscriber_buffer` messages
-/// and `subscriber_buffer_bytes` of its stream; beyond that it reads from the store at its own pace.
+/// and `subscriber_buffer_bytes` of its stream; beyond that it reads from the store at its own pace, or what its
+/// [`Lag`] says.
 pub struct Subscription {
     lease: TopicLease,
     reader: ReaderKey,
@@ -43,6 +46,7 @@ pub struct Subscription {
     delivered: Cursor,
     start: Cursor,
     step: Waiting,
+    lag: Lag,
     attached: bool,
     ended: bool,
 }
@@ -59,7 +63,8 @@ enum Waiting {
 
 impl Subscription {
     /// LISTEN, then head, then the start is fixed.
-    pub(crate) async fn open(engine: &Arc<Engine>, stream: StreamName, start: Start) -> Result<Self> {
+    pub(crate) async fn open(engine: &Arc<Engine>, stream: StreamName, options: SubscribeOptions) -> Result<Self> {
+        let SubscribeOptions { start, lag } = options;
         if let Start::After(cursor) = &start {
             cursor.check("subscribe")?;
         }
@@ -78,7 +83,7 @@ impl Subscription {
                 return Err(Error::timeout("subscribe", Step::Heads, engine.config.subscribe_timeout));
             }
         };
-        let reader = lease.topic.with(|state| state.feed.enter());
+        let reader = lease.topic.with(|state| state.feed.enter(lag));
         Ok(Self {
             lease,
             reader,
@@ -91,6 +96,7 @@ impl Subscription {
             start: plan.cursor,
             ready: plan.first.into_iter().collect(),
             step: Waiting::Feed,
+            lag,
             attached: false,
             ended: false,
         })
@@ -122,7 +128,12 @@ impl Subscription {
     /// Hands out an item that is ready.
     fn deliver(&mut self) -> Option<Delivery> {
         let item = self.ready.pop_front()?;
-        count(&self.lease.engine, &item);
+        if let Item::Gap(gap, _) = &item
+            && gap.reason == GapReason::DropOldest
+        {
+            self.lagged(gap.from);
+        }
+        tell(&self.lease.engine, &item);
         self.delivered = item.after();
         Some(item.into())
     }
@@ -134,6 +145,13 @@ impl Subscription {
         let page = engine.catch_up.page(engine, self.stream().clone(), self.fetched);
         let page = async move { page.await.unwrap_or_else(|_| Err(Error::shut_down("read"))) };
         Waiting::Page(Box::pin(page), committed)
+    }
+
+    /// It fell behind, with `from` the first message that it has yet to see.
+    fn lagged(&self, from: Sequence) {
+        let to = self.lease.topic.with(|state| state.topic.known());
+        let event = Event::Lagged { stream: self.stream().clone(), from, to, lag: self.lag };
+        self.lease.engine.observer.event(&event);
     }
 
     fn pause(&self) -> Waiting {
@@ -219,15 +237,16 @@ impl Subscription {
                     }
                     Taken::Behind(reset) => {
                         if std::mem::take(&mut this.attached) {
-                            let to = this.lease.topic.with(|state| state.topic.known());
-                            let (stream, from) = (this.stream().clone(), this.fetched.sequence.next());
-                            this.lease.engine.observer.event(&Event::Lagged { stream, from, to });
+                            this.lagged(this.fetched.sequence.next());
                         }
                         this.ready.extend(reset);
                         this.step = this.read_store();
                     }
                     Taken::Closed(reason) => {
                         this.ended = true;
+                        if reason == CloseReason::Lagged {
+                            this.lagged(this.fetched.sequence.next());
+                        }
                         return Poll::Ready(Some(Delivery::Closed(reason)));
                     }
                 },

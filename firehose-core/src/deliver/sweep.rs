@@ -119,6 +119,22 @@ async fn look(engine: &Engine, topics: &[Arc<TopicHandle>], detail: HeadDetail, 
             }
             topic.swept(engine, head.as_ref(), seen, why);
         }
+        confirm(engine, seen.iter().map(|(topic, _)| *topic)).await?;
+    }
+    Ok(())
+}
+
+/// Compares with the store what was handed out on the word of a writer that may announce before its commit.
+async fn confirm(engine: &Engine, topics: impl Iterator<Item = &Arc<TopicHandle>>) -> Result<()> {
+    let doubtful: Vec<(&Arc<TopicHandle>, Cursor)> = topics
+        .flat_map(|topic| topic.with(|state| state.topic.doubtful()).into_iter().map(move |cursor| (topic, cursor)))
+        .collect();
+    for some in doubtful.chunks(MOST) {
+        let cursors: Vec<Cursor> = some.iter().map(|(_, cursor)| *cursor).collect();
+        let anchors = engine.call("sweep", Step::Anchors, engine.backend.store.anchors(&cursors)).await?;
+        for ((topic, cursor), anchor) in some.iter().zip(anchors) {
+            topic.compared(engine, cursor, anchor);
+        }
     }
     Ok(())
 }
@@ -132,7 +148,9 @@ async fn anchors(engine: &Engine, seen: &[(&Arc<TopicHandle>, Cursor)], why: Why
     if asked.is_empty() {
         return Ok(answers);
     }
-    let cursors: Vec<Cursor> = asked.iter().map(|&at| seen[at].1).collect();
+    let proven =
+        |(topic, tail): &(&Arc<TopicHandle>, Cursor)| topic.with(|state| state.topic.proven()).unwrap_or(*tail);
+    let cursors: Vec<Cursor> = asked.iter().map(|&at| proven(&seen[at])).collect();
     let anchors = engine.call("sweep", Step::Anchors, engine.backend.store.anchors(&cursors)).await?;
     asked.into_iter().zip(anchors).for_each(|(at, anchor)| answers[at] = Some(anchor));
     Ok(answers)

@@ -1,21 +1,19 @@
 //! One stream, as this process hears of it: order, duplicates, holes. Pure: announcements, heads, pages and times go in;
 //! items in order, and the time of the next read, come out.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delivery::{Item, ResetReason};
+use super::delivery::{GapReason, Item, ResetReason};
+use super::held::Held;
+use super::recent::Recent;
 use super::replay::{Committed, absorb};
 use super::resume::{Verdict, judge};
 use crate::backend::{Anchor, Head, MonoTime, Page};
 use crate::cursor::Cursor;
-use crate::message::{Message, MessageId, Sequence};
+use crate::message::{Message, Sequence};
 use crate::stream::StreamName;
 use crate::wire::Announcement;
-
-/// How many delivered messages are remembered by id, to tell a duplicate from a message that took another's place.
-const REMEMBERED: usize = 32;
 
 /// How often a message that was announced and is not visible is looked for before only the sweep looks.
 const LOOKS: u32 = 6;
@@ -31,6 +29,8 @@ pub(crate) struct TopicLimits {
     pub(crate) held: usize,
     /// How many bytes of them.
     pub(crate) held_bytes: usize,
+    /// Whether what was missed without a session is read, and not only said.
+    pub(crate) replay: bool,
 }
 
 /// Why the store is read.
@@ -53,6 +53,15 @@ pub(crate) struct Tally {
     pub(crate) replayed: u64,
 }
 
+/// When the store is to be read, and why.
+#[derive(Debug, Clone, Copy)]
+struct Need {
+    due: MonoTime,
+    why: Why,
+    /// Only a hole asks for it, which its own notification may close.
+    hole: bool,
+}
+
 /// A read under way, as it was when it began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Read {
@@ -71,11 +80,9 @@ pub(crate) struct Topic {
     limits: TopicLimits,
     /// The end of what was handed out; `None` until the start is fixed.
     tail: Option<Cursor>,
-    /// The last that were handed out, oldest first.
-    recent: VecDeque<(Sequence, MessageId)>,
+    recent: Recent,
     /// What came early.
-    held: BTreeMap<Sequence, Arc<Message>>,
-    held_bytes: usize,
+    held: Held,
     /// The highest sequence that is known, or said, to exist.
     wanted: Sequence,
     /// The highest head that the store gave.
@@ -89,7 +96,9 @@ pub(crate) struct Topic {
     /// The store was asked since, so it may be read.
     trusted: bool,
     /// When the store is to be read next, and why.
-    need: Option<(MonoTime, Why)>,
+    need: Option<Need>,
+    /// When who reads comes to this topic next.
+    queued: Option<MonoTime>,
     reading: bool,
     /// Rises when what was handed out is taken back: a read that began before it means nothing after it.
     generation: u64,
@@ -105,9 +114,8 @@ impl Topic {
             stream,
             limits,
             tail: None,
-            recent: VecDeque::new(),
-            held: BTreeMap::new(),
-            held_bytes: 0,
+            recent: Recent::default(),
+            held: Held::new(limits.held, limits.held_bytes),
             wanted: Sequence::ZERO,
             committed: None,
             suspect: None,
@@ -115,6 +123,7 @@ impl Topic {
             unverified: false,
             trusted: true,
             need: None,
+            queued: None,
             reading: false,
             generation: 0,
             looks: 0,
@@ -161,9 +170,9 @@ impl Topic {
         self.tail = Some(tail);
         self.committed = head.map(|h| (h.epoch, h.sequence));
         if let Some(id) = tail.id {
-            self.remember(tail.sequence, id);
+            self.recent.remember(tail.sequence, id);
         }
-        let strangers = self.held.values().any(|m| Some(m.channel_id) != tail.epoch);
+        let strangers = self.held.iter().any(|m| Some(m.channel_id) != tail.epoch);
         self.drain_held();
         if strangers {
             self.check = true;
@@ -192,7 +201,7 @@ impl Topic {
             Some(_) => {}
         }
         if sequence <= tail.sequence {
-            return match self.recall(sequence) {
+            return match self.recent.recall(sequence) {
                 Some(known) if known != id => {
                     self.suspect = Some(self.suspect.map_or(sequence, |s| s.min(sequence)));
                     self.schedule(now, Why::Announced)
@@ -208,6 +217,7 @@ impl Topic {
                 Ok(message) => {
                     self.deliver(message);
                     self.drain_held();
+                    self.hole_closed(now);
                     return None;
                 }
                 Err(announcement) => {
@@ -216,13 +226,20 @@ impl Topic {
                 }
             }
         }
-        if self.held.contains_key(&sequence) {
+        if self.held.contains(sequence) {
             self.tally.duplicates += 1;
             return None;
         }
         self.tally.held += 1;
         self.hold(announcement);
-        self.schedule(now + self.limits.grace, Why::Announced)
+        self.ask(Need { due: now + self.limits.grace, why: Why::Announced, hole: true })
+    }
+
+    /// The hole that was waited for is no more; another one waits its own time.
+    fn hole_closed(&mut self, now: MonoTime) {
+        let Some(need) = self.need.filter(|need| need.hole) else { return };
+        self.need = (self.wanted > self.tail.map_or(Sequence::ZERO, |t| t.sequence))
+            .then_some(Need { due: now + self.limits.grace, ..need });
     }
 
     /// The sweep read `head` when the tail was `seen`.
@@ -234,10 +251,14 @@ impl Topic {
         if tail.epoch == Some(head.epoch) {
             self.committed = self.committed.max(Some((head.epoch, head.sequence)));
             if head.sequence > tail.sequence {
+                if why == Why::Replay && !self.limits.replay {
+                    self.leave_out(tail, head);
+                    return None;
+                }
                 self.wanted = self.wanted.max(head.sequence);
                 return self.schedule_anew(now, why);
             }
-            let (ours, theirs) = (self.recall(head.sequence), head.last_id);
+            let (ours, theirs) = (self.recent.recall(head.sequence), head.last_id);
             if head.sequence == tail.sequence && theirs.is_some() && ours.is_some_and(|id| Some(id) != theirs) {
                 self.suspect = Some(head.sequence);
                 return self.schedule(now, why);
@@ -248,6 +269,10 @@ impl Topic {
             return None;
         }
         self.committed = Some((head.epoch, head.sequence));
+        if why == Why::Replay && !self.limits.replay && tail.epoch.is_none() {
+            self.leave_out(tail, head);
+            return None;
+        }
         self.check = true;
         self.schedule_anew(now, why)
     }
@@ -267,8 +292,45 @@ impl Topic {
         self.unverified
     }
 
-    /// The store's word on whether the history goes on. `seen` is the cursor that was compared; `listening` says whether
-    /// LISTEN had been acknowledged before. Gives `false` where the question has to be asked again.
+    /// The end of what was handed out and is known to be in the store: what is doubtful proves nothing about the history.
+    pub(crate) fn proven(&self) -> Option<Cursor> {
+        let tail = self.tail?;
+        Some(match self.recent.doubtful().next() {
+            Some((first, _)) if first <= tail.sequence => {
+                let sequence = first.previous();
+                Cursor { id: self.recent.recall(sequence), ..tail.moved_to(sequence) }
+            }
+            _ => tail,
+        })
+    }
+
+    /// What was handed out and may never have been committed, as far as the store's head has come.
+    pub(crate) fn doubtful(&self) -> Vec<Cursor> {
+        let (Some(tail), Some((epoch, head))) = (self.tail, self.committed) else { return Vec::new() };
+        if tail.epoch != Some(epoch) {
+            return Vec::new();
+        }
+        let cursor = |(sequence, id)| Cursor { id: Some(id), ..Cursor::at(Some(epoch), sequence) };
+        self.recent.doubtful().filter(|(sequence, _)| *sequence <= head).map(cursor).collect()
+    }
+
+    /// The store's word on one of [`Self::doubtful`].
+    pub(crate) fn compared(&mut self, doubtful: &Cursor, anchor: Anchor, now: MonoTime) -> Option<MonoTime> {
+        let sequence = doubtful.sequence;
+        if self.tail?.epoch != doubtful.epoch || self.recent.recall(sequence) != doubtful.id {
+            return None;
+        }
+        if anchor == Anchor::Other {
+            self.suspect = Some(self.suspect.map_or(sequence, |s| s.min(sequence)));
+            return self.schedule_anew(now, Why::Sweep);
+        }
+        self.recent.settle(sequence);
+        None
+    }
+
+    /// The store's word on whether the history goes on. `seen` is the tail when [`Self::proven`] was compared;
+    /// `listening` says whether LISTEN had been acknowledged before. Gives `false` where the question has to be asked
+    /// again.
     pub(crate) fn verified(
         &mut self,
         head: Option<&Head>,
@@ -281,7 +343,8 @@ impl Topic {
             return false;
         }
         self.trusted = true;
-        if let Some(head) = head.filter(|head| judge(seen, Some(head), anchor) == Verdict::WentBack) {
+        let proven = self.proven().unwrap_or(tail);
+        if let Some(head) = head.filter(|head| judge(&proven, Some(head), anchor) == Verdict::WentBack) {
             self.go_back(tail, head);
         }
         if listening && self.unverified {
@@ -289,6 +352,19 @@ impl Topic {
             self.drain_held();
         }
         true
+    }
+
+    /// What was missed up to `head` is said, and not read.
+    fn leave_out(&mut self, tail: Cursor, head: &Head) {
+        let mut cursor = Cursor { epoch: Some(head.epoch), ..tail };
+        self.out.push(Item::gap_until(&self.stream, &mut cursor, head.cursor(), GapReason::ReplayOff));
+        self.tail = Some(cursor);
+        // A read under way began before it.
+        self.generation += 1;
+        if let Some(id) = cursor.id {
+            self.recent.remember(cursor.sequence, id);
+        }
+        self.drain_held();
     }
 
     fn go_back(&mut self, tail: Cursor, head: &Head) {
@@ -300,17 +376,37 @@ impl Topic {
         self.rewind(cursor);
         self.committed = Some((head.epoch, head.sequence));
         if let Some(id) = cursor.id {
-            self.remember(cursor.sequence, id);
+            self.recent.remember(cursor.sequence, id);
         }
     }
 
+    /// A read is asked for at `due`. Whether who reads is to be told: he may come sooner already.
+    pub(crate) fn queue(&mut self, due: MonoTime) -> bool {
+        let sooner = self.queued.is_some_and(|queued| queued <= due);
+        if !sooner {
+            self.queued = Some(due);
+        }
+        !sooner
+    }
+
+    /// Who reads came, as he was asked to for `at`: a read, or when he is to come instead.
+    pub(crate) fn come(&mut self, at: MonoTime, now: MonoTime) -> (Option<Read>, Option<MonoTime>) {
+        if self.queued != Some(at) {
+            return (None, None);
+        }
+        self.queued = None;
+        let read = self.begin_read(now);
+        let later = self.need.filter(|need| !self.reading && self.trusted && need.due > now).map(|need| need.due);
+        (read, later.filter(|due| self.queue(*due)))
+    }
+
     /// A read may begin: where from. `None` where it is not needed any more, or not yet.
-    pub(crate) fn begin_read(&mut self, now: MonoTime) -> Option<Read> {
+    fn begin_read(&mut self, now: MonoTime) -> Option<Read> {
         let tail = self.tail?;
-        if self.reading || !self.trusted || self.need.is_none_or(|(due, _)| due > now) {
+        if self.reading || !self.trusted || self.need.is_none_or(|need| need.due > now) {
             return None;
         }
-        let (_, why) = self.need.take()?;
+        let why = self.need.take()?.why;
         if self.wanted <= tail.sequence && self.suspect.is_none() && !self.check {
             return None;
         }
@@ -345,7 +441,7 @@ impl Topic {
         for at in before..self.out.len() {
             if let Item::Message(message) = &self.out[at] {
                 let (sequence, id) = (message.sequence, message.id);
-                self.remember(sequence, id);
+                self.recent.remember(sequence, id);
             }
         }
         match read.why {
@@ -378,7 +474,7 @@ impl Topic {
     /// No read is under way any more; what was asked for meanwhile is due then.
     fn end_read(&mut self) -> Option<MonoTime> {
         self.reading = false;
-        self.need.map(|(due, _)| due)
+        self.need.map(|need| need.due)
     }
 
     /// Something is wanted and was not there: look again, later and later; in the end leave it to the sweep.
@@ -393,7 +489,7 @@ impl Topic {
             self.looks = 0;
             self.wanted = tail.sequence;
             self.suspect = None;
-            self.clear_held();
+            self.held.clear();
             return None;
         }
         let pause = self.limits.grace.saturating_mul(1 << (self.looks - 1)).min(self.limits.pause);
@@ -407,15 +503,25 @@ impl Topic {
 
     /// Asks for a read at `due`. Gives the time where it is new to who reads.
     fn schedule(&mut self, due: MonoTime, why: Why) -> Option<MonoTime> {
-        let (earlier, other) = self.need.unwrap_or((due, why));
-        let known = self.need.is_some() && earlier <= due;
-        self.need = Some((earlier.min(due), other.max(why)));
-        (!known && !self.reading).then_some(due)
+        self.ask(Need { due, why, hole: false })
+    }
+
+    fn ask(&mut self, new: Need) -> Option<MonoTime> {
+        let Some(old) = self.need else {
+            self.need = Some(new);
+            return (!self.reading).then_some(new.due);
+        };
+        self.need = Some(Need { due: old.due.min(new.due), why: old.why.max(new.why), hole: old.hole && new.hole });
+        (old.due > new.due && !self.reading).then_some(new.due)
     }
 
     fn deliver(&mut self, message: Arc<Message>) {
         self.tail = Some(message.cursor());
-        self.remember(message.sequence, message.id);
+        match message.created_at {
+            Some(_) => self.recent.remember(message.sequence, message.id),
+            // From the gem, which may announce before its commit.
+            None => self.recent.doubt(message.sequence, message.id),
+        }
         self.out.push(Item::Message(message));
     }
 
@@ -423,33 +529,20 @@ impl Topic {
     fn hold(&mut self, announcement: Announcement) {
         self.wanted = self.wanted.max(announcement.sequence);
         if let Ok(message) = announcement.into_message() {
-            let bytes = message.data.len();
-            if self.held.len() < self.limits.held && self.held_bytes + bytes <= self.limits.held_bytes {
-                self.held_bytes += bytes;
-                if let Some(replaced) = self.held.insert(message.sequence, message) {
-                    self.held_bytes -= replaced.data.len();
-                }
-            }
+            self.held.insert(message);
         }
     }
 
     fn drain_held(&mut self) {
-        while let (Some(tail), Some(entry)) = (self.tail, self.held.first_entry()) {
-            let (sequence, epoch) = (*entry.key(), entry.get().channel_id);
-            if sequence > tail.sequence.next() && Some(epoch) == tail.epoch {
+        while let Some(tail) = self.tail {
+            let next = tail.sequence.next();
+            let Some(message) = self.held.pop_if(|m| m.sequence <= next || Some(m.channel_id) != tail.epoch) else {
                 return;
-            }
-            let message = entry.remove();
-            self.held_bytes -= message.data.len();
-            if sequence == tail.sequence.next() && Some(epoch) == tail.epoch {
+            };
+            if message.sequence == next && Some(message.channel_id) == tail.epoch {
                 self.deliver(message);
             }
         }
-    }
-
-    fn clear_held(&mut self) {
-        self.held.clear();
-        self.held_bytes = 0;
     }
 
     /// Compares a page with what was handed out: from the first message that is another, the store's follow a reset.
@@ -457,7 +550,7 @@ impl Topic {
         let other = page.messages.iter().find(|m| {
             Some(m.channel_id) == tail.epoch
                 && m.sequence <= tail.sequence
-                && self.recall(m.sequence).is_some_and(|id| id != m.id)
+                && self.recent.recall(m.sequence).is_some_and(|id| id != m.id)
         });
         let Some(other) = other else { return tail };
         let mut cursor = tail;
@@ -465,7 +558,7 @@ impl Topic {
         let head = page.messages.last().map_or(other.sequence, |last| last.sequence);
         let reset = Item::reset(&self.stream, &mut cursor, ResetReason::Replaced, other.channel_id, head, after);
         self.out.push(reset);
-        self.recent.retain(|(sequence, _)| *sequence <= cursor.sequence);
+        self.recent.forget_after(cursor.sequence);
         self.rewind(cursor);
         cursor
     }
@@ -476,18 +569,7 @@ impl Topic {
         self.generation += 1;
         self.wanted = Sequence::ZERO;
         self.committed = self.committed.filter(|(epoch, _)| Some(*epoch) == cursor.epoch);
-        self.clear_held();
-    }
-
-    fn remember(&mut self, sequence: Sequence, id: MessageId) {
-        if self.recent.len() == REMEMBERED {
-            self.recent.pop_front();
-        }
-        self.recent.push_back((sequence, id));
-    }
-
-    fn recall(&self, sequence: Sequence) -> Option<MessageId> {
-        self.recent.iter().rev().find(|(s, _)| *s == sequence).map(|(_, id)| *id)
+        self.held.clear();
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct State {
 
 impl TopicHandle {
     pub(crate) fn new(stream: StreamName, topic: TopicLimits, feed: FeedLimits) -> Self {
-        let state = State { topic: Topic::new(stream.clone(), topic), feed: Feed::new(feed) };
+        let state = State { topic: Topic::new(stream.clone(), topic), feed: Feed::new(stream.clone(), feed) };
         Self { stream, state: Mutex::new(state) }
     }
 
@@ -47,7 +47,7 @@ impl TopicHandle {
             for item in state.topic.take_items() {
                 state.feed.push(item, &mut wake);
             }
-            (due, state.topic.take_tally())
+            (due.filter(|due| state.topic.queue(*due)), state.topic.take_tally())
         });
         wake.into_iter().for_each(Waker::wake);
         if let Some(due) = due {
@@ -81,6 +81,12 @@ impl TopicHandle {
     pub(crate) fn swept(self: &Arc<Self>, engine: &Engine, head: Option<&Head>, seen: &Cursor, why: Why) {
         let now = engine.clock.now();
         self.act(engine, |topic| topic.swept(head, seen, now, why));
+    }
+
+    /// The store's word on messages that may never have been committed.
+    pub(crate) fn compared(self: &Arc<Self>, engine: &Engine, doubtful: &Cursor, anchor: Anchor) {
+        let now = engine.clock.now();
+        self.act(engine, |topic| topic.compared(doubtful, anchor, now));
     }
 
     /// Gives `false` where the question has to be asked again.
@@ -118,10 +124,16 @@ impl TopicHandle {
 }
 
 /// Tells what a subscription was told that is no message.
-pub(crate) fn count(engine: &Engine, item: &Item) {
+pub(crate) fn tell(engine: &Engine, item: &Item) {
     match item {
         Item::Message(_) => {}
-        Item::Gap(..) => engine.observer.counters.gaps_reported.add(1),
-        Item::Reset(..) => engine.observer.counters.resets_reported.add(1),
+        Item::Gap(gap, _) => {
+            engine.observer.counters.gaps_reported.add(1);
+            engine.observer.event(&Event::Gap(gap.clone()));
+        }
+        Item::Reset(reset, _) => {
+            engine.observer.counters.resets_reported.add(1);
+            engine.observer.event(&Event::Reset(reset.clone()));
+        }
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::deliver::delivery::Reset;
-use crate::message::Epoch;
+use crate::message::{Epoch, MessageId};
 
 const GRACE: Duration = Duration::from_millis(10);
 
@@ -21,7 +21,7 @@ fn head(epoch: i64, sequence: i64) -> Head {
 }
 
 fn topic(head: Option<Head>) -> Topic {
-    let limits = TopicLimits { grace: GRACE, pause: Duration::from_secs(1), held: 100, held_bytes: 1000 };
+    let limits = TopicLimits { grace: GRACE, pause: Duration::from_secs(1), held: 100, held_bytes: 1000, replay: true };
     let mut topic = Topic::new(name(), limits);
     topic.start(head.as_ref(), at(0));
     topic
@@ -232,7 +232,7 @@ fn a_phantom_at_the_head_is_found_by_a_full_sweep() {
 
 #[test]
 fn what_is_heard_between_listen_and_head_is_kept() {
-    let limits = TopicLimits { grace: GRACE, pause: Duration::from_secs(1), held: 100, held_bytes: 1000 };
+    let limits = TopicLimits { grace: GRACE, pause: Duration::from_secs(1), held: 100, held_bytes: 1000, replay: true };
     let mut t = Topic::new(name(), limits);
     for s in [5, 6, 7] {
         t.announced(told(s), at(0));
@@ -345,4 +345,53 @@ fn after_a_lost_session_nothing_is_handed_out_before_the_store_said_that_the_his
     let seen = t.tail().unwrap();
     assert!(t.verified(Some(&head(1, 12)), Some(Anchor::Other), &seen, true));
     assert_eq!(said(&mut t), ["WentBack 12"]);
+}
+
+#[test]
+fn what_the_gem_announced_is_compared_with_the_store_and_replaced_where_it_never_was() {
+    let mut t = topic(Some(head(1, 5)));
+    t.announced(told_as(1, 6, 999), at(0));
+    t.announced(told(7), at(1));
+    assert_eq!(said(&mut t), ["6", "7"]);
+    assert_eq!(t.doubtful(), [], "the store's head has not come so far");
+    let tail = t.tail().unwrap();
+    t.swept(Some(&head(1, 7)), &tail, at(1_000), Why::Sweep);
+    let doubtful = t.doubtful();
+    assert_eq!(doubtful.iter().map(|c| (c.sequence.0, c.id.unwrap().0)).collect::<Vec<_>>(), [(6, 999), (7, 107)]);
+    assert!(t.compared(&doubtful[0], Anchor::Other, at(1_000)).is_some());
+    assert_eq!(t.compared(&doubtful[1], Anchor::Same, at(1_000)), None);
+    let read = t.begin_read(at(1_000)).unwrap();
+    assert_eq!(read.from.sequence, Sequence(5));
+    t.page(&read, &rows([6, 7]), at(1_001));
+    assert_eq!(said(&mut t), ["Replaced 7", "6", "7"]);
+    assert_eq!(t.doubtful(), []);
+}
+
+#[test]
+fn a_phantom_at_the_end_is_no_proof_that_the_database_went_back() {
+    let mut t = topic(Some(head(1, 5)));
+    t.announced(told_as(1, 6, 999), at(0));
+    assert_eq!(said(&mut t), ["6"]);
+    t.session_lost();
+    let (tail, proven) = (t.tail().unwrap(), t.proven().unwrap());
+    assert_eq!((proven.sequence, proven.id), (Sequence(5), Some(MessageId(105))));
+    assert!(t.verified(Some(&head(1, 5)), Some(Anchor::Same), &tail, true));
+    assert_eq!(said(&mut t), Vec::<String>::new());
+    t.announced(told(6), at(1));
+    let read = t.begin_read(at(1)).unwrap();
+    t.page(&read, &rows([6]), at(2));
+    assert_eq!(said(&mut t), ["Replaced 6", "6"]);
+}
+
+#[test]
+fn without_replay_an_outage_is_a_gap() {
+    let limits = TopicLimits { grace: GRACE, pause: GRACE, held: 100, held_bytes: 1000, replay: false };
+    let mut t = Topic::new(name(), limits);
+    t.start(Some(&head(1, 5)), at(0));
+    t.session_lost();
+    let tail = t.tail().unwrap();
+    t.announced(told(9), at(1));
+    assert!(t.verified(Some(&head(1, 8)), Some(Anchor::Same), &tail, true));
+    assert_eq!(t.swept(Some(&head(1, 8)), &tail, at(1), Why::Replay), None);
+    assert_eq!(said(&mut t), ["gap 6-8", "9"]);
 }

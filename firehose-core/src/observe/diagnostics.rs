@@ -43,4 +43,8 @@ pub struct StreamDiagnosis {
     pub known: Sequence,
     /// How many messages came early and are held.
     pub held: usize,
+    /// How many messages are kept in memory for who has not read them yet.
+    pub kept: usize,
+    /// What those take, in bytes of data.
+    pub kept_bytes: usize,
 }

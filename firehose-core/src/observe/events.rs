@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::metrics::{Counters, MetricsSnapshot};
 use crate::backend::{Clock, MonoTime};
-use crate::deliver::{Gap, Reset};
+use crate::deliver::{Gap, Lag, Reset};
 use crate::error::Error;
 use crate::message::Sequence;
 use crate::stream::StreamName;
@@ -78,7 +78,7 @@ pub enum Event {
         /// How many messages.
         messages: u64,
     },
-    /// A subscription fell behind what is kept in memory, and goes on from the store.
+    /// A subscription fell behind what is kept in memory.
     Lagged {
         /// The stream.
         stream: StreamName,
@@ -86,6 +86,8 @@ pub enum Event {
         from: Sequence,
         /// The last one that was handed out to others.
         to: Sequence,
+        /// What becomes of it.
+        lag: Lag,
     },
     /// Old messages were removed: one turn of this engine's retention.
     Trimmed {
@@ -96,9 +98,15 @@ pub enum Event {
         /// From the first call to the end of the last.
         took: Duration,
     },
-    /// A handler's stream had a gap.
+    /// So many announcements of stored messages wait that something is wrong: the database is slow, or notifications do not
+    /// get through. Nothing is lost; who listens hears later.
+    Backlog {
+        /// How many wait.
+        waiting: usize,
+    },
+    /// A subscription was told of a gap.
     Gap(Gap),
-    /// A handler's stream was reset.
+    /// A subscription was told of a reset.
     Reset(Reset),
 }
 
@@ -189,12 +197,19 @@ impl Observer {
                 tracing::info!(attempts, outage_ms = outage.as_millis() as u64, "reconnected");
             }
             Event::Replayed { stream, messages } => tracing::info!(%stream, messages, "replayed"),
-            Event::Lagged { stream, from, to } => tracing::debug!(%stream, %from, %to, "a subscription fell behind"),
+            Event::Lagged { stream, from, to, lag } => {
+                tracing::debug!(%stream, %from, %to, ?lag, "a subscription fell behind");
+            }
+            Event::Backlog { waiting } => tracing::warn!(waiting, "many announcements wait"),
             Event::Trimmed { messages, steps, took } => {
                 tracing::debug!(messages, steps, took_ms = took.as_millis() as u64, "trimmed");
             }
-            Event::Gap(gap) => tracing::warn!(stream = %gap.stream, from = %gap.from, to = %gap.to, "gap"),
-            Event::Reset(reset) => tracing::warn!(stream = %reset.stream, epoch = %reset.epoch, "reset"),
+            Event::Gap(gap) => {
+                tracing::info!(stream = %gap.stream, from = %gap.from, to = %gap.to, reason = ?gap.reason, "gap")
+            }
+            Event::Reset(reset) => {
+                tracing::info!(stream = %reset.stream, epoch = %reset.epoch, reason = ?reset.reason, "reset")
+            }
         }
         if let Some(callback) = &self.on_event {
             guarded("on_event", || callback(event));

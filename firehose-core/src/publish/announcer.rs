@@ -1,18 +1,22 @@
 //! Sends hints: what was stored, and what was never meant to be stored.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 use super::marks::Announcements;
-use crate::backend::Notification;
+use crate::backend::{MonoTime, Notification};
 use crate::engine::Engine;
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, ErrorKind, Result, Step};
 use crate::listen::Backoff;
 use crate::message::Message;
-use crate::observe::Stage;
+use crate::observe::{Event, Stage};
 use crate::wire;
 
 /// How many notifications go in one call.
@@ -20,6 +24,15 @@ const BATCH: usize = 512;
 
 /// The longest pause after a call that failed: what waits is late then, and the sweep is there.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A call that takes longer counts as stalled: another may go beside it.
+const STALLED: Duration = Duration::from_secs(1);
+
+/// How many announcements may wait before that is told; it is told again once they were half as many.
+const DEEP: usize = 10_000;
+
+/// Stored messages that go together, each with whether it goes without its data.
+type Stored = Vec<(Arc<Message>, bool)>;
 
 /// A notification that is not stored anywhere: its caller waits for it.
 struct Direct {
@@ -40,8 +53,10 @@ pub(crate) struct Announcer {
     room: Semaphore,
     arrived: Notify,
     departed: Notify,
-    /// What the call under way announces, so that a shutdown that cannot wait for it knows.
-    sending: Mutex<Vec<Arc<Message>>>,
+    /// What the calls under way announce, so that a shutdown that cannot wait for them knows.
+    sending: Mutex<BTreeMap<u64, Vec<Arc<Message>>>>,
+    /// That many wait was told.
+    deep: AtomicBool,
 }
 
 impl Announcer {
@@ -53,6 +68,7 @@ impl Announcer {
             arrived: Notify::new(),
             departed: Notify::new(),
             sending: Mutex::default(),
+            deep: AtomicBool::new(false),
         }
     }
 
@@ -60,7 +76,7 @@ impl Announcer {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sending(&self) -> MutexGuard<'_, Vec<Arc<Message>>> {
+    fn sending(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<Arc<Message>>>> {
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,10 +86,14 @@ impl Announcer {
 
     /// Stored messages are to be announced. Never waits: what does not fit is made up for later.
     pub(crate) fn announce(&self, engine: &Engine, messages: impl IntoIterator<Item = Arc<Message>>) {
-        let dropped = {
+        let (dropped, waiting) = {
             let mut stored = self.stored();
-            messages.into_iter().filter(|message| !stored.push(message.clone())).count()
+            let dropped = messages.into_iter().filter(|message| !stored.push(message.clone())).count();
+            (dropped, stored.len())
         };
+        if waiting >= DEEP && !self.deep.swap(true, Ordering::Relaxed) {
+            engine.observer.event(&Event::Backlog { waiting });
+        }
         if dropped > 0 {
             engine.observer.counters.commands_dropped.add(dropped as u64);
         }
@@ -130,51 +150,82 @@ impl Announcer {
         };
         waiting.into_iter().for_each(|d| drop(d.reply.send(Err(Error::shut_down("notify")))));
         let mut stored = self.stored();
-        self.sending().drain(..).chain(stored.take_all()).collect()
+        let sending = std::mem::take(&mut *self.sending());
+        sending.into_values().flatten().chain(stored.take_all()).collect()
     }
 
-    /// The task: everything that waits in one call, one call at a time.
+    /// The task: everything that waits in one call, and one call at a time, unless it stalls: then others stand in, as many
+    /// as there are connections for it.
     pub(crate) async fn run(engine: Arc<Engine>) {
         let this = &engine.announcer;
+        // What an earlier run of this task had in hand.
+        let left: Vec<_> = std::mem::take(&mut *this.sending()).into_values().flatten().collect();
+        left.into_iter().for_each(|message| this.stored().mark(message));
+        let most = engine.config.notify_pool_size.max(1);
         let mut backoff = Backoff::new(engine.config.gap_grace.max(Duration::from_millis(10)), LONGEST_PAUSE);
+        let mut in_flight: FuturesUnordered<BoxFuture<'_, bool>> = FuturesUnordered::new();
+        let (mut number, mut not_before, mut told) = (0, MonoTime::ORIGIN, 0);
         loop {
-            let direct: Vec<Direct> = {
-                let mut queue = this.direct();
-                let count = queue.waiting.len().min(BATCH);
-                queue.waiting.drain(..count).collect()
-            };
-            let stored = {
-                let mut waiting = this.stored();
-                let stored = waiting.next(BATCH - direct.len());
-                *this.sending() = stored.iter().map(|(message, _)| message.clone()).collect();
-                stored
-            };
-            if direct.is_empty() && stored.is_empty() {
-                this.departed.notify_waiters();
-                tokio::select! {
-                    biased;
-                    () = engine.cancelled() => return,
-                    () = this.arrived.notified() => continue,
+            let now = engine.clock.now();
+            if now >= not_before
+                && in_flight.len() < most
+                && let Some((direct, stored)) = this.take_batch(number)
+            {
+                if in_flight.len() > told {
+                    told = in_flight.len();
+                    let message = "an announcement takes longer than 1 s; another connection stands in";
+                    let stalled = Error::new(ErrorKind::Timeout(Step::Notify), "notify", message);
+                    engine.observer.error(Stage::Announce, &stalled);
                 }
+                not_before = now + STALLED;
+                in_flight.push(Box::pin(this.deliver(&engine, number, direct, stored)));
+                number += 1;
             }
-            let failed = this.deliver(&engine, direct, stored).await;
-            this.sending().clear();
-            this.departed.notify_waiters();
-            if failed {
-                let until = engine.clock.now() + backoff.next(engine.random());
-                tokio::select! {
-                    biased;
-                    () = engine.cancelled() => return,
-                    () = engine.clock.sleep_until(until) => {}
+            if in_flight.is_empty() {
+                this.departed.notify_waiters();
+            }
+            let waits_for_time = now < not_before && in_flight.len() < most && this.len() > 0;
+            tokio::select! {
+                biased;
+                () = engine.cancelled() => return,
+                Some(failed) = in_flight.next() => {
+                    told = told.min(in_flight.len());
+                    this.departed.notify_waiters();
+                    not_before = MonoTime::ORIGIN;
+                    if failed {
+                        not_before = engine.clock.now() + backoff.next(engine.random());
+                    } else {
+                        backoff.session_ended(LONGEST_PAUSE);
+                    }
                 }
-            } else {
-                backoff.session_ended(LONGEST_PAUSE);
+                () = engine.clock.sleep_until(not_before), if waits_for_time => {}
+                () = this.arrived.notified() => {}
             }
         }
     }
 
-    /// Sends one batch. Gives whether that failed; then the streams are marked.
-    async fn deliver(&self, engine: &Engine, direct: Vec<Direct>, stored: Vec<(Arc<Message>, bool)>) -> bool {
+    /// What goes next, noted as sent in call `number`.
+    fn take_batch(&self, number: u64) -> Option<(Vec<Direct>, Stored)> {
+        let direct: Vec<Direct> = {
+            let mut queue = self.direct();
+            let count = queue.waiting.len().min(BATCH);
+            queue.waiting.drain(..count).collect()
+        };
+        let mut waiting = self.stored();
+        let stored = waiting.next(BATCH - direct.len());
+        if waiting.len() < DEEP / 2 {
+            self.deep.store(false, Ordering::Relaxed);
+        }
+        if direct.is_empty() && stored.is_empty() {
+            return None;
+        }
+        // Under the lock of what waits, so that it is never in neither.
+        self.sending().insert(number, stored.iter().map(|(message, _)| message.clone()).collect());
+        Some((direct, stored))
+    }
+
+    /// Sends one batch, call `number`. Gives whether that failed; then the streams are marked.
+    async fn deliver(&self, engine: &Engine, number: u64, direct: Vec<Direct>, stored: Stored) -> bool {
         // Queue pushes and raw notifies go by themselves: one that is refused must not take announcements with it.
         let mut failed = false;
         if !direct.is_empty() {
@@ -202,6 +253,7 @@ impl Announcer {
                 stored.into_iter().for_each(|(message, _)| marks.mark(message));
             }
         }
+        self.sending().remove(&number);
         failed
     }
 

@@ -5,7 +5,9 @@
 mod announcing;
 mod chaos;
 mod delivering;
+mod field;
 mod fleet;
+mod lagging;
 mod lifecycle;
 mod listening;
 mod publishing;

@@ -1,4 +1,4 @@
-//! The gateway: Firehose over HTTP as a program of its own, serving from PostgreSQL, or from memory.
+//! The gateway: Firehose over HTTP as a program of its own, serving from PostgreSQL, from a file, or from memory.
 
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use clap::Parser;
-use firehose_core::{Backend, Clock, Config, ErrorKind, Firehose, SystemClock};
+use firehose_core::{Backend, Clock, Config, ErrorKind, Firehose, InProcess, SystemClock};
+use firehose_examples::SqliteStore;
 use firehose_http::Options;
 use firehose_testkit::{Database, MemoryStore, WireListener, WireNotifier};
 use tokio::net::TcpListener;
@@ -23,6 +24,9 @@ const DRAIN: Duration = Duration::from_secs(3);
 
 /// How long the engine gets to announce what it stored.
 const SHUTDOWN: Duration = Duration::from_millis(1_500);
+
+/// How long a file gets to be closed.
+const CLOSE: Duration = Duration::from_millis(400);
 
 /// The database cannot be reached.
 const UNREACHABLE: u8 = 3;
@@ -44,9 +48,14 @@ struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// The PostgreSQL to serve from, whose tables it makes or brings up to date; without one it serves from memory
+    /// The PostgreSQL to serve from, whose tables it makes or brings up to date; without it and --store it serves from
+    /// memory
     #[arg(long, env = "FIREHOSE_DATABASE_URL", value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
+
+    /// A file to serve from, which it makes where it is missing: messages outlive it, without a server
+    #[arg(long, env = "FIREHOSE_STORE", value_name = "sqlite:FILE")]
+    store: Option<String>,
 }
 
 /// Why it ends early: one line for a person, and the exit code.
@@ -88,15 +97,30 @@ async fn run(args: Args) -> Result<(), Failure> {
     for warning in &loaded.warnings {
         complain(&format!("warning: {warning}"));
     }
+    let file = args.store.as_deref().map(file_of).transpose()?;
+    if file.is_some() && loaded.config.database_url.is_some() {
+        let both = "--store and a database URL (--database-url, FIREHOSE_DATABASE_URL or database_url) are both given; \
+                    choose one";
+        return Err(Failure::wrong_use(both));
+    }
     let mut signals = Signals::new()?;
     let (listener, address) = bind(&args.listen).await?;
 
     let drain = CancellationToken::new();
-    let options = Options::default().with_drain(drain.clone()).with_max_message_bytes(loaded.config.max_message_bytes);
-    let (backend, serves) = match loaded.config.database_url {
-        Some(_) => (postgres(&loaded.config).await?, "messages in PostgreSQL"),
-        None => (memory(), "messages in memory, gone when it stops"),
+    let mut store = None;
+    let (backend, kept_in) = match (&loaded.config.database_url, file) {
+        (Some(_), _) => (postgres(&loaded.config).await?, "PostgreSQL".to_owned()),
+        (None, Some(file)) => {
+            let transport = InProcess::new();
+            let opened = store.insert(SqliteStore::open(file).await.map_err(unusable)?).clone();
+            (Backend::new(opened, transport.clone(), transport), file.to_owned())
+        }
+        (None, None) => (memory(), "memory, gone when it stops".to_owned()),
     };
+    let options = Options::default()
+        .with_drain(drain.clone())
+        .with_max_message_bytes(loaded.config.max_message_bytes)
+        .with_kept_in(&kept_in);
     let firehose = Firehose::builder(backend)
         .config(loaded.config)
         .start()
@@ -108,7 +132,7 @@ async fn run(args: Args) -> Result<(), Failure> {
     let mut server = std::pin::pin!(
         axum::serve(listener, app).with_graceful_shutdown(drain.clone().cancelled_owned()).into_future()
     );
-    announce(address, serves);
+    announce(address, &kept_in);
 
     tokio::select! {
         // It ends only when it is told to.
@@ -124,7 +148,39 @@ async fn run(args: Args) -> Result<(), Failure> {
         () = clock.sleep_until(deadline) => tracing::warn!("some clients did not let go; they are cut off"),
     }
     firehose.shutdown(SHUTDOWN).await;
+    if let Some(store) = store {
+        // All that was acknowledged is in the file already; this only leaves one file where there were two.
+        tokio::select! {
+            () = store.close() => {}
+            () = clock.sleep_until(clock.now() + CLOSE) => {}
+        }
+    }
     Ok(())
+}
+
+/// The file of `--store`.
+fn file_of(store: &str) -> Result<&str, Failure> {
+    match store.strip_prefix("sqlite:").map(|file| file.strip_prefix("//").unwrap_or(file)) {
+        Some(file) if !file.is_empty() => Ok(file),
+        _ => Err(Failure::wrong_use(format!(
+            "{store:?} is no store; give --store sqlite:FILE, or --database-url for PostgreSQL"
+        ))),
+    }
+}
+
+/// A store or a database that cannot be had, with a word on what to do.
+fn unusable(e: firehose_core::Error) -> Failure {
+    let code = match e.kind() {
+        ErrorKind::Config => WRONG_USE,
+        ErrorKind::UnknownDatabase | ErrorKind::Permission | ErrorKind::NotMigrated
+            if e.operation() == "open store" =>
+        {
+            WRONG_USE
+        }
+        _ => UNREACHABLE,
+    };
+    let hint = e.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+    Failure(code, format!("{}{hint}", e.replicate()))
 }
 
 /// A database in memory, in real time.
@@ -135,16 +191,8 @@ fn memory() -> Backend {
 
 /// The database of the configuration, with its tables as they should be.
 async fn postgres(config: &Config) -> Result<Backend, Failure> {
-    let failed = |e: firehose_core::Error| {
-        let code = if matches!(e.kind(), ErrorKind::Config) { WRONG_USE } else { UNREACHABLE };
-        let mut message = e.replicate().to_string();
-        if let Some(hint) = e.hint() {
-            message = format!("{message} ({hint})");
-        }
-        Failure(code, message)
-    };
-    firehose_pg::migrate(config).await.map_err(failed)?;
-    firehose_pg::connect(config).await.map_err(failed)
+    firehose_pg::migrate(config).await.map_err(unusable)?;
+    firehose_pg::connect(config).await.map_err(unusable)
 }
 
 async fn bind(listen: &str) -> Result<(TcpListener, SocketAddr), Failure> {
@@ -160,13 +208,13 @@ async fn bind(listen: &str) -> Result<(TcpListener, SocketAddr), Failure> {
 }
 
 /// The one line on standard output: where to look, and what serves.
-fn announce(mut address: SocketAddr, serves: &str) {
+fn announce(mut address: SocketAddr, kept_in: &str) {
     if address.ip().is_unspecified() {
         address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     let mut out = std::io::stdout().lock();
     // Whoever started it may not care to read.
-    let _ = writeln!(out, "firehose gateway: http://{address} ({serves})");
+    let _ = writeln!(out, "firehose gateway: http://{address} (messages in {kept_in})");
     let _ = out.flush();
 }
 

@@ -11,7 +11,7 @@ use sea_orm::{ConnectionTrait, TransactionTrait};
 use crate::harness::{Shape, TestDatabase, both_shapes, eventually, run, within};
 
 /// Quick to notice and to come back.
-fn quick(db: &TestDatabase) -> Config {
+pub(crate) fn quick(db: &TestDatabase) -> Config {
     Config {
         reconnect_delay: Duration::from_millis(20),
         reconnect_max_delay: Duration::from_millis(200),
@@ -20,21 +20,21 @@ fn quick(db: &TestDatabase) -> Config {
     }
 }
 
-async fn engine(db: &TestDatabase) -> Firehose {
+pub(crate) async fn engine(db: &TestDatabase) -> Firehose {
     let config = quick(db);
     let backend = firehose_pg::connect(&config).await.unwrap();
     Firehose::builder(backend).config(config).start().await.unwrap()
 }
 
 /// The next message, as (sequence, data).
-async fn next(subscription: &mut Subscription) -> (i64, String) {
+pub(crate) async fn next(subscription: &mut Subscription) -> (i64, String) {
     match within(10, subscription.next()).await {
         Some(Delivery::Message(message)) => (message.sequence.0, message.data.to_string()),
         other => panic!("{other:?}"),
     }
 }
 
-async fn kill(db: &TestDatabase, which: &str) -> i64 {
+pub(crate) async fn kill(db: &TestDatabase, which: &str) -> i64 {
     db.number(&format!(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
          WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'firehose' AND {which}"

@@ -37,7 +37,7 @@ pub(crate) async fn broadcast(client: &mut Client, stream: &str, data: &str) -> 
 }
 
 /// The gem's clean-up job.
-async fn clean_up(client: &Client, stream: &str, threshold: i64) {
+pub(crate) async fn clean_up(client: &Client, stream: &str, threshold: i64) {
     let Some(row) = client.query_opt("SELECT id FROM firehose_channels WHERE name = $1", &[&stream]).await.unwrap()
     else {
         return;

@@ -10,16 +10,23 @@ mod command;
 mod concurrency;
 mod connection;
 mod engine;
+mod failover;
 mod functions;
 mod gem;
+mod gem_live;
 mod harness;
+mod horizon;
+mod leak;
 mod migrations;
 mod names;
+mod names_apart;
+mod phantom;
 mod poolers;
 #[cfg(feature = "cli")]
 mod publish;
 mod read;
 mod recovery;
+mod refused;
 mod retention;
 mod silence;
 #[cfg(feature = "cli")]

@@ -1,8 +1,8 @@
 //! Clauses 8 to 12 of `MessageStore`, and the settings.
 
 use firehose_core::{
-    Anchor, Before, Blocked, Cursor, Epoch, Head, HeadDetail, Layout, Message, MessageId, MessageStore, Page,
-    PageLimit, Position, Retain, Scope, Sequence, Timestamp,
+    Anchor, Before, Blocked, CleanupThreshold, Cursor, Epoch, Head, HeadDetail, Layout, Message, MessageId,
+    MessageStore, Page, PageLimit, Position, Retain, Scope, Sequence, Timestamp,
 };
 
 use crate::append::{name, new};
@@ -181,11 +181,15 @@ both_shapes! {
         let store = db.backend().await.store;
         let settings = store.settings().await.unwrap();
         assert_eq!((settings.layout, settings.buckets, settings.prefix.as_str()), (Layout::PerStream, 256, "firehose"));
+        assert_eq!((settings.gem, settings.cleanup_threshold), (true, CleanupThreshold::Newest(100)));
         let orm = db.orm().await;
-        for (key, value) in [("layout", "buckets"), ("buckets", "64"), ("prefix", "blue")] {
+        for (key, value) in [("layout", "buckets"), ("buckets", "64"), ("prefix", "blue"), ("gem", "false"), ("cleanup_threshold", "0")] {
             firehose_migrations::set(&orm, None, key, value).await.unwrap();
         }
         let settings = store.settings().await.unwrap();
         assert_eq!((settings.layout, settings.buckets, settings.prefix.as_str()), (Layout::Buckets, 64, "blue"));
+        assert_eq!((settings.gem, settings.cleanup_threshold), (false, CleanupThreshold::Newest(0)));
+        firehose_migrations::set(&orm, None, "cleanup_threshold", "none").await.unwrap();
+        assert_eq!(store.settings().await.unwrap().cleanup_threshold, CleanupThreshold::Everything);
     }
 }

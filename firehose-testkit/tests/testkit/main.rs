@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod clock;
+mod conformance;
 mod operation_faults;
 mod store;
 mod support;

@@ -61,6 +61,11 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut
     panic!("{what} did not happen within 10 s");
 }
 
+/// Whether the long forms of cases were asked for: `scripts/test --full`.
+pub(crate) fn full() -> bool {
+    std::env::var_os("TEST_FULL").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 /// What `work` gives within `seconds`.
 pub(crate) async fn within<T>(seconds: u64, work: impl Future<Output = T>) -> T {
     match waited(Duration::from_secs(seconds), work).await {

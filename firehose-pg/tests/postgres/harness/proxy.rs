@@ -15,6 +15,8 @@ struct Network {
     silences: u64,
     /// Whether what is opened now is silent too.
     dark: bool,
+    /// Whether the word LISTEN comes out as one that the server does not know.
+    misspelt: bool,
 }
 
 /// Stands between a client and the server.
@@ -41,7 +43,15 @@ impl Proxy {
 
     /// All connections go silent, and new ones are so from the beginning.
     pub(crate) fn black_out(&self) {
-        self.network.send_modify(|network| *network = Network { silences: network.silences + 1, dark: true });
+        self.network.send_modify(|network| {
+            network.silences += 1;
+            network.dark = true;
+        });
+    }
+
+    /// The server refuses every LISTEN, as it would one that it does not allow; or no longer.
+    pub(crate) fn misspell_listen(&self, misspelt: bool) {
+        self.network.send_modify(|network| network.misspelt = misspelt);
     }
 
     /// New connections work again.
@@ -50,11 +60,20 @@ impl Proxy {
     }
 }
 
+/// Statements travel as text, and short ones in one piece.
+fn misspell(bytes: &mut [u8]) {
+    let word = b"LISTEN \"";
+    while let Some(at) = bytes.windows(word.len()).position(|some| some == word) {
+        bytes[at..at + 6].copy_from_slice(b"LISTEM");
+    }
+}
+
 async fn accept(listener: TcpListener, server: SocketAddr, network: Arc<watch::Sender<Network>>) {
     let mut pairs = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         let mut watched = network.subscribe();
-        let Network { silences, dark } = *watched.borrow_and_update();
+        let Network { silences, dark, .. } = *watched.borrow_and_update();
+        let network = network.clone();
         pairs.spawn(async move {
             if dark {
                 // Taken, and never answered.
@@ -64,9 +83,13 @@ async fn accept(listener: TcpListener, server: SocketAddr, network: Arc<watch::S
             let Ok(server) = TcpStream::connect(server).await else { return };
             let (mut client_in, mut client_out) = client.into_split();
             let (mut server_in, mut server_out) = server.into_split();
-            let there = async {
+            let spelling = network.clone();
+            let there = async move {
                 let mut bytes = vec![0; 65_536];
                 while let Ok(n @ 1..) = client_in.read(&mut bytes).await {
+                    if spelling.borrow().misspelt {
+                        misspell(&mut bytes[..n]);
+                    }
                     if server_out.write_all(&bytes[..n]).await.is_err() {
                         break;
                     }

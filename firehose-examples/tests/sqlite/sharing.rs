@@ -1,0 +1,67 @@
+//! Two stores on one file, as two processes have.
+
+use std::collections::BTreeSet;
+
+use firehose_core::{Backend, Blocked, Config, Firehose, InProcess, MessageStore, Start};
+
+use crate::harness::{Folder, all, entry, sequences};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_of_several_processes_leave_no_hole_and_no_double() {
+    let folder = Folder::new();
+    let mut writers = Vec::new();
+    for writer in 0..3 {
+        let store = folder.store().await;
+        writers.push(tokio::spawn(async move {
+            for n in 0..40 {
+                let batch = [entry("a", format!("{writer} {n}")), entry("b", format!("{writer} {n}"))];
+                for result in store.append(&batch, Blocked::Wait).await {
+                    result.unwrap();
+                }
+            }
+        }));
+    }
+    let reader = folder.store().await;
+    let mut seen = 0;
+    while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
+        let sequences = sequences(&reader, "a").await;
+        assert!(sequences.len() >= seen && sequences.first().is_none_or(|first| *first == 1));
+        seen = sequences.len();
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    for stream in ["a", "b"] {
+        let messages = all(&reader, stream).await;
+        assert_eq!(messages.len(), 120);
+        assert!(messages.is_sorted_by(|a, b| a.id < b.id), "ids rise with the sequence");
+        let texts: BTreeSet<&str> = messages.iter().map(|message| &*message.data).collect();
+        assert_eq!(texts.len(), 120);
+    }
+}
+
+/// Nothing is announced from one to the other: the sweep finds it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_process_stored_arrives_with_the_sweep() {
+    let folder = Folder::new();
+    let mut engines = Vec::new();
+    for _ in 0..2 {
+        let (store, transport) = (folder.store().await, InProcess::new());
+        let mut config = Config::default();
+        config.sweep_interval = std::time::Duration::from_millis(100);
+        let backend = Backend::new(store, transport.clone(), transport);
+        engines.push(Firehose::builder(backend).config(config).start().await.unwrap());
+    }
+    let mut orders = engines[0].subscribe_from("orders", Start::Earliest).await.unwrap();
+    for n in 1..=3 {
+        engines[1].broadcast("orders", n.to_string()).await.unwrap();
+        engines[0].broadcast("orders", n.to_string()).await.unwrap();
+    }
+    for expected in 1..=6 {
+        let delivery = orders.next().await.unwrap();
+        assert_eq!(delivery.message().unwrap().sequence.0, expected);
+    }
+    for engine in engines {
+        engine.shutdown(std::time::Duration::from_secs(5)).await;
+    }
+}
