@@ -29,6 +29,7 @@ mod publish;
 mod read;
 mod recovery;
 mod refused;
+mod retention;
 mod silence;
 #[cfg(feature = "cli")]
 mod tail;
