@@ -36,6 +36,11 @@ const OPERATION: &str = "connect";
 /// Dropped half way, it leaves no session behind.
 pub async fn connect(config: &Config) -> Result<Backend> {
     config.validate()?;
+    // On the heap: two drivers that log in take more room than a caller's future should.
+    Box::pin(open(config)).await
+}
+
+async fn open(config: &Config) -> Result<Backend> {
     let timeout = config.statement_timeout;
     let dialler = dialler(config, database_url(config)?)?;
     let listening = match &config.listen_url {
@@ -120,4 +125,16 @@ async fn check(client: &Client, schema: Option<&str>) -> Result<SchemaName> {
         return Err(e.with_hint("ALTER SEQUENCE … CACHE 1 for the sequence of firehose_messages.id"));
     }
     Ok(schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn futures_leave_room_on_a_callers_stack() {
+        let config = Config::default();
+        assert!(size_of_val(&connect(&config)) < 4_096, "{}", size_of_val(&connect(&config)));
+        assert!(size_of_val(&crate::migrate(&config)) < 8_192, "{}", size_of_val(&crate::migrate(&config)));
+    }
 }

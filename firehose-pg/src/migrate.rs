@@ -53,7 +53,7 @@ impl Migrations {
     /// # Errors
     /// What the database says; then nothing was changed.
     pub async fn up(&self) -> Result<()> {
-        told(firehose_migrations::up(&self.db, self.schema.as_ref()).await)
+        told(Box::pin(firehose_migrations::up(&self.db, self.schema.as_ref())).await)
     }
 
     /// Takes away what [`up`](Self::up) added: [`firehose_migrations::down`].
@@ -61,7 +61,7 @@ impl Migrations {
     /// # Errors
     /// As [`up`](Self::up).
     pub async fn down(&self) -> Result<()> {
-        told(firehose_migrations::down(&self.db, self.schema.as_ref()).await)
+        told(Box::pin(firehose_migrations::down(&self.db, self.schema.as_ref())).await)
     }
 
     /// Makes the gem's 32-bit columns bigint, and says whether there was anything to do: [`firehose_migrations::widen`].

@@ -55,7 +55,7 @@ impl Dialler {
     /// Dropped half way, it leaves no session behind.
     pub(crate) async fn dial(&self) -> Result<Dialled, Cause> {
         let deadline = Deadline::after(self.timeout);
-        deadline.bound(self.try_all(&deadline)).await.unwrap_or(Err(Cause::Late(Step::Connect)))
+        deadline.bound(Box::pin(self.try_all(&deadline))).await.unwrap_or(Err(Cause::Late(Step::Connect)))
     }
 
     /// Each address gets an equal share of the time that is left, so that one that is silent does not use up that of

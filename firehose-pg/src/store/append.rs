@@ -182,6 +182,11 @@ impl PgStore {
                 session.give_back();
                 todo.push_front(Part { stage: Stage::Created, ..part });
             }
+            // It waited for several who create the same streams, one after the other.
+            Err(cause) if cause.code() == Some("57014") => {
+                session.give_back();
+                self.still_held(appending, part, todo);
+            }
             Err(cause) => self.failed(appending, session, cause, part, todo).await,
         }
     }

@@ -83,17 +83,20 @@ WITH input AS MATERIALIZED (
 SELECT stored.id, stored.channel_id, stored.sequence::bigint, stored.created_at, b.first
 FROM stored JOIN bumped b ON b.id = stored.channel_id";
 
-/// [`APPEND`] for one entry: $1 stream name, $2 data, $3 key.
+/// [`APPEND`] for one entry: $1 stream name, $2 data, $3 key. The insertion is not on the outside, so that the tables are
+/// locked in the order in which a migration locks them.
 const APPEND_ONE: &str = "
 WITH bumped AS (
   UPDATE {s}.firehose_channels ch
   SET sequence = ch.sequence + 1, messages_count = least(ch.messages_count::bigint + 1, 2147483647)
   WHERE ch.id = (SELECT held.id FROM {s}.firehose_channels held WHERE held.name = $1 FOR NO KEY UPDATE SKIP LOCKED)
   RETURNING ch.id, ch.sequence
+), stored AS (
+  INSERT INTO {s}.firehose_messages (channel_id, sequence, data, key, created_at)
+  SELECT b.id, b.sequence, $2, $3, clock_timestamp() AT TIME ZONE 'utc' FROM bumped b
+  RETURNING id, channel_id, sequence, created_at
 )
-INSERT INTO {s}.firehose_messages (channel_id, sequence, data, key, created_at)
-SELECT b.id, b.sequence, $2, $3, clock_timestamp() AT TIME ZONE 'utc' FROM bumped b
-RETURNING id, channel_id, sequence::bigint, created_at, 1::bigint";
+SELECT id, channel_id, sequence::bigint, created_at, 1::bigint FROM stored";
 
 /// In the order of the names, so that two who create the same ones do not deadlock.
 const CREATE: &str = "

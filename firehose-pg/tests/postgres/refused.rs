@@ -28,7 +28,7 @@ async fn c22_a_listen_that_the_server_refuses_is_a_typed_error_and_leaves_nothin
             assert!(e.to_string().contains("SQLSTATE 42601"), "{e}");
             let names: Vec<_> = firehose.diagnostics().streams.into_iter().map(|s| s.stream.to_string()).collect();
             assert_eq!(names, ["before"], "no registration is left");
-            assert_eq!(watched.registered().await.len(), 1);
+            assert_eq!(watched.registered().await.len(), 2, "and the probe's");
         }
         // The session lives, and others are not drawn in.
         firehose.broadcast("before", "1").await.unwrap();
@@ -39,7 +39,7 @@ async fn c22_a_listen_that_the_server_refuses_is_a_typed_error_and_leaves_nothin
         let mut after = firehose.subscribe("refused").await.unwrap();
         firehose.broadcast("refused", "2").await.unwrap();
         assert_eq!(next(&mut after).await, (1, "2".to_owned()));
-        assert_eq!(watched.registered().await.len(), 2);
+        assert_eq!(watched.registered().await.len(), 3);
         firehose.shutdown(Duration::from_secs(5)).await;
     })
     .await;
