@@ -71,6 +71,11 @@ impl Sweep {
         work(&mut self.unsettled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Messages arrive otherwise than before: look anew when to look.
+    pub(crate) fn state_changed(&self) {
+        self.arrived.notify_one();
+    }
+
     fn take_asked(&self) -> Vec<Arc<TopicHandle>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).drain().map(|(_, t)| t).collect()
     }
@@ -78,7 +83,7 @@ impl Sweep {
     /// The task.
     pub(crate) async fn run(engine: Arc<Engine>) {
         let this = &engine.sweep;
-        let mut next = engine.clock.now() + engine.config.sweep_interval;
+        let mut next = engine.clock.now() + engine.sweep_pause();
         let mut turns = Turns::default();
         loop {
             let asked = this.take_asked();
@@ -100,7 +105,10 @@ impl Sweep {
                 biased;
                 () = engine.cancelled() => return,
                 () = engine.clock.sleep_until(next) => {}
-                () = this.arrived.notified() => continue,
+                () = this.arrived.notified() => {
+                    next = next.min(engine.clock.now() + engine.sweep_pause());
+                    continue;
+                }
             }
             let result = tokio::select! {
                 biased;
@@ -109,7 +117,7 @@ impl Sweep {
             };
             // A failure was told; the next sweep tries again.
             let _ = tell(&engine, result);
-            next = engine.clock.now() + engine.config.sweep_interval;
+            next = engine.clock.now() + engine.sweep_pause();
         }
     }
 }

@@ -15,6 +15,7 @@ mod queues;
 mod resets;
 mod retention;
 mod starting;
+mod supervision;
 mod sweeping;
 mod vectors;
 

@@ -5,9 +5,11 @@
 mod append;
 #[cfg(feature = "cli")]
 mod bench;
+mod changed;
 #[cfg(feature = "cli")]
 mod command;
 mod concurrency;
+mod conformance;
 mod connection;
 mod engine;
 mod failover;
@@ -18,6 +20,7 @@ mod harness;
 mod horizon;
 mod leak;
 mod migrations;
+mod mixed;
 mod names;
 mod names_apart;
 mod phantom;
