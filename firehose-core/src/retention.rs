@@ -21,11 +21,11 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 
 /// The task: a turn each `retention_interval`, the first one at a time of chance, so that a fleet is not in step.
 pub(crate) async fn run(engine: Arc<Engine>) {
-    let first = engine.config.retention_interval.mul_f64(engine.random());
-    let mut next = engine.clock.now() + first;
     if !engine.retention {
         return engine.cancelled().await;
     }
+    let first = engine.config.retention_interval.mul_f64(engine.random());
+    let mut next = engine.clock.now() + first;
     loop {
         tokio::select! {
             biased;

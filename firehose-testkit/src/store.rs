@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use firehose_core::{
-    Anchor, Blocked, Capabilities, Cursor, Epoch, Head, HeadDetail, Message, MessageId, MessageStore, NewMessage, Page,
-    PageLimit, Position, Result, Retain, Scope, Settings, StreamName, Trimmed,
+    Anchor, Blocked, Capabilities, Changed, Cursor, Epoch, Head, HeadDetail, Message, MessageId, MessageStore,
+    NewMessage, Page, PageLimit, Position, Result, Retain, Scope, Settings, StreamName, SweepMark, Trimmed,
 };
 
 use crate::database::Database;
@@ -96,6 +96,10 @@ impl MessageStore for MemoryStore {
     async fn anchors(&self, cursors: &[Cursor]) -> Result<Vec<Anchor>> {
         let about = cursors.iter().map(|cursor| cursor.epoch.map_or_else(|| "-".to_owned(), |e| e.to_string()));
         self.call(Operation::Anchors, about, |database| database.anchors(cursors)).await
+    }
+
+    async fn changed_since(&self, mark: SweepMark, most: usize) -> Result<(Changed, SweepMark)> {
+        self.call(Operation::ChangedSince, [], |database| database.changed_since(&mark, most)).await
     }
 
     async fn trim(&self, scope: Scope, retain: Retain, budget: u64) -> Result<Trimmed> {

@@ -1,5 +1,6 @@
 //! What Firehose asks of the outside: a store, a transport in two halves, and a clock.
 
+mod changes;
 mod clock;
 mod in_process;
 mod listener;
@@ -8,6 +9,7 @@ mod store;
 
 use std::sync::Arc;
 
+pub use changes::{Changed, Look, SafeId, SweepMark};
 pub use clock::{Clock, MonoTime, SystemClock};
 pub use in_process::InProcess;
 pub use listener::{ListenControl, ListenEvent, ListenEvents, Listener, Session};

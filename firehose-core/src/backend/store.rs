@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::changes::{Changed, SweepMark};
 use crate::config::CleanupThreshold;
 use crate::cursor::Cursor;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Epoch, Message, MessageId, NewMessage, Sequence};
 use crate::naming::Layout;
 use crate::stream::StreamName;
@@ -254,6 +255,13 @@ impl Capabilities {
 ///     begins at 1. Where the store says so ([`durable_epochs`](Capabilities::durable_epochs)), no epoch ever comes back.
 /// 15. Every method may be dropped at any poll: an append is then stored as a whole, stream by stream, or not at all,
 ///     and the store goes on working.
+/// 16. `changed_since` names every stream of which a message is visible now that was not visible to the call that gave
+///     the mark, however early it was stored: a transaction that stayed open meanwhile included. It may name others. All is
+///     from one snapshot, and a head has the id of the newest message. With [`SweepMark::START`], with a mark of
+///     another store or another time, and where more than `most` messages are to be looked at, it may give
+///     [`Changed::Unknown`]; the mark that comes with it is as good as any: who reads heads after the call, and goes on
+///     from that mark, misses nothing. Of a stream that was deleted or made, or a message that was trimmed by now, it need
+///     say nothing.
 #[async_trait]
 pub trait MessageStore: Send + Sync + Debug + 'static {
     /// Stores `entries` (1 to 7).
@@ -295,6 +303,16 @@ pub trait MessageStore: Send + Sync + Debug + 'static {
     /// # Errors
     /// What the backend says.
     async fn anchors(&self, cursors: &[Cursor]) -> Result<Vec<Anchor>>;
+
+    /// Which streams got messages since `mark` (16), found by looking at no more than `most` of them. For stores where this
+    /// is cheaper than reading all heads; the engine reads heads where it is not supported.
+    ///
+    /// # Errors
+    /// [`NotSupported`](ErrorKind::NotSupported) for ever, or what the backend says.
+    async fn changed_since(&self, mark: SweepMark, most: usize) -> Result<(Changed, SweepMark)> {
+        let _ = (mark, most);
+        Err(Error::new(ErrorKind::NotSupported, "changed since", "this store can only read heads"))
+    }
 
     /// Removes old messages (13).
     ///
@@ -347,6 +365,9 @@ impl<T: MessageStore + ?Sized> MessageStore for Arc<T> {
     }
     async fn anchors(&self, cursors: &[Cursor]) -> Result<Vec<Anchor>> {
         (**self).anchors(cursors).await
+    }
+    async fn changed_since(&self, mark: SweepMark, most: usize) -> Result<(Changed, SweepMark)> {
+        (**self).changed_since(mark, most).await
     }
     async fn trim(&self, scope: Scope, retain: Retain, budget: u64) -> Result<Trimmed> {
         (**self).trim(scope, retain, budget).await

@@ -276,6 +276,16 @@ impl Hub {
         self.state().topics.values().map(|s| s.topic.clone()).collect()
     }
 
+    /// The topic of a subscribed stream.
+    pub(crate) fn topic(&self, stream: &StreamName) -> Option<Arc<TopicHandle>> {
+        self.state().topics.get(stream).map(|s| s.topic.clone())
+    }
+
+    /// How many streams are subscribed.
+    pub(crate) fn streams(&self) -> usize {
+        self.state().topics.len()
+    }
+
     /// How many channels should be listened to.
     pub(crate) fn channels(&self) -> usize {
         self.state().registry.wanted()

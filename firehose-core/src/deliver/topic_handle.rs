@@ -65,12 +65,17 @@ impl TopicHandle {
 
     pub(crate) fn start(self: &Arc<Self>, engine: &Engine, head: Option<&Head>) {
         let now = engine.clock.now();
-        self.with(|state| {
-            if state.topic.tail().is_none() {
+        let first = self.with(|state| {
+            let first = state.topic.tail().is_none();
+            if first {
                 state.feed.begin(head.map_or(Cursor::BEGINNING, Head::cursor));
             }
+            first
         });
         self.act(engine, |topic| topic.start(head, now));
+        if first {
+            engine.sweep.watch(self.clone());
+        }
     }
 
     pub(crate) fn announced(self: &Arc<Self>, engine: &Engine, announcement: Announcement) {

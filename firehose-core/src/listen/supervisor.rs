@@ -22,6 +22,7 @@ pub(crate) async fn supervise(engine: Arc<Engine>, session: Option<Session>) {
     loop {
         // Whatever an earlier session, or an earlier run of this task, had acknowledged is void.
         engine.hub.session_lost();
+        engine.sweep.session_lost();
         let (session, attempts) = match first.take() {
             Some(session) => (session, 0),
             None => tokio::select! {

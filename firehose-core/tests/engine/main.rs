@@ -16,6 +16,7 @@ mod resets;
 mod retention;
 mod starting;
 mod supervision;
+mod sweeping;
 mod vectors;
 
 use std::time::Duration;

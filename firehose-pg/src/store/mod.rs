@@ -2,6 +2,7 @@
 
 mod append;
 mod batch;
+mod changed;
 mod read;
 mod sql;
 mod trim;
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use firehose_core::{
-    Anchor, Blocked, Capabilities, Cursor, Epoch, Head, HeadDetail, Message, MessageId, MessageStore, NewMessage, Page,
-    PageLimit, Position, Result, Retain, Scope, Settings, StreamName, Trimmed,
+    Anchor, Blocked, Capabilities, Changed, Cursor, Epoch, Head, HeadDetail, Message, MessageId, MessageStore,
+    NewMessage, Page, PageLimit, Position, Result, Retain, Scope, Settings, StreamName, SweepMark, Trimmed,
 };
 use firehose_migrations::SchemaName;
 
@@ -69,6 +70,10 @@ impl MessageStore for PgStore {
 
     async fn anchors(&self, cursors: &[Cursor]) -> Result<Vec<Anchor>> {
         self.compare(cursors).await
+    }
+
+    async fn changed_since(&self, mark: SweepMark, most: usize) -> Result<(Changed, SweepMark)> {
+        self.what_changed(mark, most).await
     }
 
     async fn trim(&self, scope: Scope, retain: Retain, budget: u64) -> Result<Trimmed> {

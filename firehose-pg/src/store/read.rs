@@ -129,7 +129,7 @@ impl PgStore {
         settings(row).map_err(|e| broken("settings", e))
     }
 
-    async fn rows(
+    pub(super) async fn rows(
         &self,
         operation: &'static str,
         step: Step,
@@ -145,7 +145,7 @@ impl PgStore {
 }
 
 /// A row that is not as the statement makes it.
-fn broken(operation: &'static str, e: DbErr) -> Error {
+pub(super) fn broken(operation: &'static str, e: DbErr) -> Error {
     Cause::from(e).explain(operation, Work::Harmless)
 }
 

@@ -19,6 +19,7 @@ pub(crate) struct Sql {
     pub(crate) heads: String,
     pub(crate) heads_full: String,
     pub(crate) anchors: String,
+    pub(crate) changed: String,
     pub(crate) settings: String,
     pub(crate) channel: String,
     pub(crate) trim_candidates: String,
@@ -44,6 +45,7 @@ impl Sql {
             heads: fill(HEADS),
             heads_full: fill(HEADS_FULL),
             anchors: fill(ANCHORS),
+            changed: fill(CHANGED),
             settings: fill("SELECT layout, buckets, prefix, gem, cleanup_threshold FROM {s}.firehose_settings"),
             channel: fill("SELECT id FROM {s}.firehose_channels WHERE name = $1"),
             trim_candidates: fill(TRIM_CANDIDATES),
@@ -181,6 +183,36 @@ LEFT JOIN LATERAL (
   SELECT m.id, m.sequence FROM {s}.firehose_messages m
   WHERE m.channel_id = ch.id AND own.id IS NULL ORDER BY m.sequence LIMIT 1
 ) oldest ON true";
+
+/// $1 the safe id (null: none is known), $2 how many messages to look at, $3 the messages' table, $4 the server that the
+/// safe id is of. One row at least: the look itself.
+///
+/// `next` is the number that the next transaction gets: `age` counts from it, and is asked after the snapshot was taken.
+/// The snapshot's own upper end is not enough: it is the number after the last that ended. A server that was restarted,
+/// restored or promoted shows in `server`, and so does a table that was made anew or emptied.
+const CHANGED: &str = "
+WITH snapshot AS MATERIALIZED (
+  SELECT pg_catalog.pg_current_snapshot() AS taken
+), look AS MATERIALIZED (
+  SELECT coalesce((SELECT max(m.id) FROM {s}.firehose_messages m), 0) AS highest,
+         pg_catalog.pg_snapshot_xmin(taken)::text::bigint AS oldest_open,
+         pg_catalog.pg_snapshot_xmax(taken)::text::bigint + pg_catalog.age(pg_catalog.pg_snapshot_xmax(taken)::xid) AS next,
+         concat_ws(' ', extract(epoch FROM pg_catalog.pg_postmaster_start_time()), pg_catalog.pg_is_in_recovery(),
+           (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()),
+           pg_catalog.pg_relation_filenode(pg_catalog.to_regclass($3))) AS server
+  FROM snapshot
+), news AS MATERIALIZED (
+  SELECT m.id, m.channel_id FROM {s}.firehose_messages m WHERE m.id > $1::bigint ORDER BY m.id LIMIT $2::bigint + 1
+), counted AS MATERIALIZED (
+  SELECT count(*) AS news FROM news
+)
+SELECT look.highest, look.oldest_open, look.next, look.server, counted.news, ch.id, ch.sequence::bigint, ch.name, ch.newest
+FROM look CROSS JOIN counted
+LEFT JOIN (
+  SELECT ch.id, ch.sequence, ch.name, changed.newest
+  FROM (SELECT news.channel_id, max(news.id) AS newest FROM news GROUP BY news.channel_id) changed
+  JOIN {s}.firehose_channels ch ON ch.id = changed.channel_id
+) ch ON counted.news <= $2::bigint AND look.server = $4::text AND look.highest >= $1::bigint";
 
 /// $1 messages kept (-1: all), $2 longest age in µs (-1: any), $3 least age in µs, $4 the id after which to look, $5 how
 /// many. The counter of a stream is not asked: the gem leaves it too low at times. Its sequence is: who never had more

@@ -5,6 +5,7 @@
 mod append;
 #[cfg(feature = "cli")]
 mod bench;
+mod changed;
 #[cfg(feature = "cli")]
 mod command;
 mod concurrency;

@@ -1,6 +1,7 @@
 //! The two tables in memory, with transactions, row locks and commit visibility.
 
 mod append;
+mod changed;
 mod changes;
 mod locks;
 mod read;
@@ -8,6 +9,7 @@ mod tables;
 mod transaction;
 mod trim;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,6 +54,8 @@ pub struct Database {
 struct State {
     tables: Tables,
     locks: Locks,
+    /// The transactions that have not ended, by their numbers. One has its number before it draws an id.
+    open: BTreeSet<TransactionId>,
     /// Never wound back, so that a transaction from before a restore is known by its number.
     transactions: u64,
     /// The first transaction after the last restore.
@@ -68,8 +72,13 @@ impl Database {
     /// An empty database; epochs are drawn from `seed`, times from `clock`.
     pub fn new(seed: u64, clock: impl Clock) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
-        let state =
-            State { tables: Tables::new(Seed::new(seed)), locks: Locks::default(), transactions: 0, restored_at: 0 };
+        let state = State {
+            tables: Tables::new(Seed::new(seed)),
+            locks: Locks::default(),
+            open: BTreeSet::new(),
+            transactions: 0,
+            restored_at: 0,
+        };
         let wire = Wire::new(seed, clock.clone());
         Self { state: Arc::new(Mutex::new(state)), wire, clock, trimming: Arc::default() }
     }
@@ -89,6 +98,7 @@ impl Database {
         let mut state = self.state();
         state.transactions += 1;
         let id = TransactionId(state.transactions);
+        state.open.insert(id);
         drop(state);
         Transaction::new(self.clone(), id)
     }
@@ -162,6 +172,7 @@ impl Database {
         let mut state = self.state();
         state.tables = snapshot.tables.clone();
         state.locks = Locks::default();
+        state.open.clear();
         state.restored_at = state.transactions + 1;
     }
 
@@ -173,6 +184,14 @@ impl Database {
     /// Never held over an await; the wire's lock may be taken under it, never the other way around.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// A transaction is over, one way or the other.
+    fn ended(&mut self, id: TransactionId) {
+        self.locks.release_all(id);
+        self.open.remove(&id);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is committed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use firehose_core::{Epoch, Head, HeadDetail, Message, MessageId, MessageKey, Sequence, Settings, StreamName};
@@ -12,7 +13,7 @@ use crate::random::Seed;
 pub(super) struct Tables {
     pub(super) settings: Settings,
     channels: BTreeMap<StreamName, Channel>,
-    by_id: HashMap<MessageId, Arc<Message>>,
+    by_id: BTreeMap<MessageId, Arc<Message>>,
     by_epoch: HashMap<Epoch, StreamName>,
     last_id: i64,
     seed: Seed,
@@ -42,7 +43,7 @@ impl Tables {
         Self {
             settings: Settings::default(),
             channels: BTreeMap::new(),
-            by_id: HashMap::new(),
+            by_id: BTreeMap::new(),
             by_epoch: HashMap::new(),
             last_id: 0,
             seed,
@@ -87,6 +88,16 @@ impl Tables {
 
     pub(super) fn message(&self, id: MessageId) -> Option<&Arc<Message>> {
         self.by_id.get(&id)
+    }
+
+    /// The messages with higher ids, in the order of these.
+    pub(super) fn messages_after(&self, id: MessageId) -> impl Iterator<Item = &Arc<Message>> {
+        self.by_id.range((Bound::Excluded(id), Bound::Unbounded)).map(|(_, message)| message)
+    }
+
+    /// The highest id of a message that is there; 0 where there is none.
+    pub(super) fn highest_id(&self) -> MessageId {
+        self.by_id.keys().next_back().copied().unwrap_or(MessageId(0))
     }
 
     /// Adds to a stream, creating it where it is not there.

@@ -124,7 +124,7 @@ impl Transaction {
         for notification in &notifications {
             self.database.wire.send(notification);
         }
-        state.locks.release_all(self.id);
+        state.ended(self.id);
         Ok(())
     }
 
@@ -181,14 +181,14 @@ impl Transaction {
     fn end(&mut self, over: Over) {
         self.over = Some(over);
         self.changes = Changes::default();
-        self.database.state().locks.release_all(self.id);
+        self.database.state().ended(self.id);
     }
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
         if self.over.is_none() {
-            self.database.state().locks.release_all(self.id);
+            self.database.state().ended(self.id);
         }
     }
 }

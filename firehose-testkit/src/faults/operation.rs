@@ -18,6 +18,8 @@ pub enum Operation {
     Heads,
     /// `MessageStore::anchors`.
     Anchors,
+    /// `MessageStore::changed_since`.
+    ChangedSince,
     /// `MessageStore::trim`.
     Trim,
     /// `MessageStore::delete_stream`.
@@ -51,6 +53,7 @@ impl Operation {
         Self::ReadBefore,
         Self::Heads,
         Self::Anchors,
+        Self::ChangedSince,
         Self::Trim,
         Self::DeleteStream,
         Self::Settings,
@@ -73,6 +76,7 @@ impl Operation {
             Self::ReadBefore => "read_before",
             Self::Heads => "heads",
             Self::Anchors => "anchors",
+            Self::ChangedSince => "changed_since",
             Self::Trim => "trim",
             Self::DeleteStream => "delete_stream",
             Self::Settings => "settings",

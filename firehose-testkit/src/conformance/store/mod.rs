@@ -2,6 +2,7 @@
 
 mod append;
 mod cancel;
+mod changes;
 mod delete;
 mod fixture;
 mod heads;
@@ -108,6 +109,14 @@ macro_rules! __firehose_store_clauses {
                 "trims may be dropped at any poll" cancel::trims;
             MessageStore 15 store_15_a_dropped_deletion_is_whole_or_not_at_all
                 "deletions may be dropped at any poll" cancel::deletions;
+            MessageStore 16 store_16_changed_since_names_what_changed
+                "changed_since names every stream that got messages" changes::names_what_changed;
+            MessageStore 16 store_16_changed_since_is_bounded
+                "changed_since looks at no more than it may, and goes on from there" changes::is_bounded;
+            MessageStore 16 store_16_changed_since_finds_late_commits
+                "changed_since finds what commits late, below what was seen" changes::finds_late_commits;
+            MessageStore 16 store_16_changed_since_knows_its_marks
+                "changed_since knows marks that are not its own" changes::knows_its_marks;
         }
     };
 }

@@ -7,6 +7,7 @@ mod clock;
 mod p1;
 mod p3;
 mod p4;
+mod p8;
 mod place;
 mod receiver;
 mod report;
@@ -56,10 +57,12 @@ enum Name {
     P3,
     /// From broadcast to receipt in another process, 500 a second; beside insert, notify and receive by hand
     P4,
+    /// What sweeping 50,000 idle streams takes of one core, on a server of this machine
+    P8,
 }
 
 impl Name {
-    const ROWS: [Self; 3] = [Self::P1, Self::P3, Self::P4];
+    const ROWS: [Self; 4] = [Self::P1, Self::P3, Self::P4, Self::P8];
 }
 
 impl Bench {
@@ -108,6 +111,7 @@ async fn all(place: Place, rows: Vec<Name>, plan: Plan) -> Result<Report, Error>
             Name::P1 => p1::measure(&place, plan).await?,
             Name::P3 => p3::measure(&place, plan).await?,
             Name::P4 => p4::measure(&place, plan).await?,
+            Name::P8 => p8::measure(&place, plan).await?,
             Name::All => continue,
         };
         report.rows.push(row);

@@ -91,6 +91,20 @@ impl Place {
         Ok(())
     }
 
+    /// Empties the tables, and makes `idle 1` to `idle n` with a message each.
+    pub(crate) async fn fill(&self, client: &Client, streams: usize) -> Result<(), Error> {
+        let s = self.schema.quoted();
+        let sql = format!(
+            "TRUNCATE {s}.firehose_messages, {s}.firehose_channels;
+             INSERT INTO {s}.firehose_channels (name, sequence, messages_count)
+               SELECT 'idle ' || n, 1, 1 FROM generate_series(1, {streams}) n;
+             INSERT INTO {s}.firehose_messages (channel_id, sequence, data)
+               SELECT id, 1, 'x' FROM {s}.firehose_channels;
+             ANALYZE {s}.firehose_channels, {s}.firehose_messages"
+        );
+        client.batch_execute(&sql).await.map_err(|e| failed("cannot make the streams", e))
+    }
+
     /// How many messages there are.
     pub(crate) async fn count(&self, client: &Client) -> Result<u64, Error> {
         let sql = format!("SELECT count(*) FROM {}.firehose_messages", self.schema.quoted());

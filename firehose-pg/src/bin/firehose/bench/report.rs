@@ -12,6 +12,7 @@ use super::rounds::{Round, median};
 pub(crate) struct Row {
     pub(crate) row: &'static str,
     pub(crate) what: &'static str,
+    /// Empty where there is none.
     pub(crate) floor: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) rounds: Vec<Round>,
@@ -25,6 +26,10 @@ pub(crate) struct Report {
 }
 
 impl Row {
+    fn has_floor(&self) -> bool {
+        !self.floor.is_empty()
+    }
+
     fn value(&self) -> f64 {
         median(self.rounds.iter().map(|round| round.value))
     }
@@ -49,6 +54,11 @@ impl Row {
         names.iter().map(|(name, _)| (*name, of(name))).collect()
     }
 
+    fn print_detail(&self) {
+        let detail: Vec<String> = self.detail().iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
+        println!("     {}", detail.join(", "));
+    }
+
     fn to_json(&self) -> Value {
         let (value, floor) = (self.value(), self.floor());
         let rounds: Vec<Value> = self
@@ -57,14 +67,23 @@ impl Row {
             .map(|round| {
                 let mut all = numbers(&round.detail);
                 all.insert("value".to_owned(), number(round.value));
-                all.insert("floor".to_owned(), number(round.floor));
+                if self.has_floor() {
+                    all.insert("floor".to_owned(), number(round.floor));
+                }
                 all.into()
             })
             .collect();
-        json!({
-            "row": self.row, "value": number(value), "unit": self.unit, "floor": number(floor),
-            "ratio": number(value / floor), "detail": numbers(&self.detail()), "rounds": rounds,
-        })
+        let mut row = Map::new();
+        row.insert("row".to_owned(), self.row.into());
+        row.insert("value".to_owned(), number(value));
+        row.insert("unit".to_owned(), self.unit.into());
+        if self.has_floor() {
+            row.insert("floor".to_owned(), number(floor));
+            row.insert("ratio".to_owned(), number(value / floor));
+        }
+        row.insert("detail".to_owned(), numbers(&self.detail()).into());
+        row.insert("rounds".to_owned(), rounds.into());
+        row.into()
     }
 }
 
@@ -102,6 +121,11 @@ impl Report {
             "row", "value", "floor", "ratio", "spread", "unit"
         );
         for row in &self.rows {
+            if !row.has_floor() {
+                println!("{:<4} {:>10.3} {:>34} {:<5} {}", row.row, row.value(), "", row.unit, row.what);
+                row.print_detail();
+                continue;
+            }
             let (value, floor, (least, most)) = (row.value(), row.floor(), row.spread());
             let spread = format!("{least:.2} to {most:.2}");
             println!(
@@ -112,8 +136,7 @@ impl Report {
                 row.what,
                 row.floor
             );
-            let detail: Vec<String> = row.detail().iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
-            println!("     {}", detail.join(", "));
+            row.print_detail();
         }
     }
 }

@@ -15,6 +15,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    pub(crate) fn is_quick(&self) -> bool {
+        self.length == Self::QUICK.length
+    }
+
     pub(crate) const FULL: Self =
         Self { rounds: 5, warm_up: Duration::from_millis(500), length: Duration::from_secs(3) };
     pub(crate) const QUICK: Self =
@@ -36,7 +40,7 @@ impl Measured {
     }
 }
 
-/// The floor's figure and ours, of the same moment.
+/// The floor's figure and ours, of the same moment. A row without a floor has no number there.
 #[derive(Debug, Clone)]
 pub(crate) struct Round {
     pub(crate) value: f64,
