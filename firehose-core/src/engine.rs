@@ -25,6 +25,9 @@ use crate::observe::{Gauges, MetricsSnapshot, Observer, Stage, State};
 use crate::publish::{Announcer, Publisher};
 use crate::shutdown::Shutdown;
 
+/// How often the sweep runs at least while only it delivers.
+const DEGRADED_SWEEP: Duration = Duration::from_millis(250);
+
 /// One engine. Tasks and subscriptions share it; the handles' drop ends it.
 pub(crate) struct Engine {
     pub(crate) config: Config,
@@ -109,6 +112,14 @@ impl Engine {
         self.heartbeat.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// How long the sweep pauses: less while messages do not arrive as they should.
+    pub(crate) fn sweep_pause(&self) -> Duration {
+        match *self.state.borrow() {
+            State::Degraded(_) => self.config.sweep_interval.min(DEGRADED_SWEEP),
+            _ => self.config.sweep_interval,
+        }
+    }
+
     pub(crate) fn heartbeat_age(&self) -> Duration {
         let last = MonoTime::new(Duration::from_micros(self.heartbeat.load(Ordering::Relaxed)));
         self.clock.now().since(last)
@@ -149,6 +160,7 @@ impl Engine {
             subscribed_channels: self.hub.channels() as u64,
             seconds_since_heartbeat: (self.heartbeat_age().as_secs_f64() * 1000.0).round() / 1000.0,
             supervisor_alive: u64::from(!matches!(state, State::Stopped(_))),
+            watchdog_alive: u64::from(self.config.watchdog_enabled && !matches!(state, State::Stopped(_))),
             reconnects_current: match state {
                 State::Reconnecting { attempt } => u64::from(attempt),
                 _ => 0,

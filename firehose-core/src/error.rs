@@ -89,6 +89,8 @@ pub enum Step {
     Listen,
     /// Giving up a LISTEN.
     Unlisten,
+    /// Asking a session for an answer.
+    Ping,
     /// Reading the head of a stream.
     Heads,
     /// Comparing cursors with the rows they were taken from.
@@ -245,6 +247,7 @@ impl Step {
             Self::Connect => "connecting",
             Self::Listen => "LISTEN",
             Self::Unlisten => "UNLISTEN",
+            Self::Ping => "ping",
             Self::Heads => "reading heads",
             Self::Anchors => "comparing cursors",
             Self::Read => "reading messages",

@@ -65,7 +65,7 @@ pub use firehose::Firehose;
 pub use message::{Epoch, Message, MessageId, MessageKey, NewMessage, Sequence, Timestamp};
 pub use naming::{Layout, Naming};
 pub use observe::{
-    Diagnostics, ErrorReport, Event, Health, MetricsSnapshot, Stage, State, StopReason, StreamDiagnosis,
+    Degradation, Diagnostics, ErrorReport, Event, Health, MetricsSnapshot, Stage, State, StopReason, StreamDiagnosis,
 };
 pub use publish::Receipt;
 pub use queue::{Elapsed, Queue};

@@ -54,6 +54,11 @@ impl Naming {
         ChannelIdentifier::hashed(&format!("{}-bucket:{number}", self.prefix))
     }
 
+    /// A channel of the library's own, on which one session hears its own probes.
+    pub(crate) fn probe(&self, nonce: u64) -> ChannelIdentifier {
+        ChannelIdentifier::hashed(&format!("{}-probe:{nonce:016x}", self.prefix))
+    }
+
     /// The channel of a queue or a raw channel.
     ///
     /// # Errors

@@ -89,8 +89,12 @@ impl RawListener {
         let mut listening = engine.hub.lease_raw(&channel, inbox.clone())?;
         // From here on a drop gives the channel up.
         let listener = Self { engine: engine.clone(), channel, inbox };
-        Hub::wait_listening(engine, &mut listening, deadline, operation).await?;
-        Ok(listener)
+        if Hub::wait_listening(engine, &mut listening, deadline, operation).await? {
+            return Ok(listener);
+        }
+        let message = "nothing would be heard: a pooler gives each transaction another server connection";
+        let error = crate::Error::new(crate::ErrorKind::Pooler, operation, message);
+        Err(error.with_hint("set listen_url to a direct address of the server"))
     }
 
     /// The channel.

@@ -103,6 +103,7 @@ pub(crate) async fn carry_out<P: 'static>(
     let reason = match plan.reason {
         StopReason::Shutdown => CloseReason::Shutdown,
         StopReason::Dropped => CloseReason::EngineDropped,
+        StopReason::GaveUp => CloseReason::GaveUp,
     };
     engine.hub.close(reason);
     engine.cancel();

@@ -44,29 +44,38 @@ impl Readiness {
     fn of(state: State, failure: Option<String>) -> Self {
         let name = match state {
             State::Live => return Self { ready: true, state: "live", reason: failure },
+            // The sweep delivers, and what is broadcast is stored.
+            State::Degraded(_) => return Self { ready: true, state: "degraded", reason: Some(told(state, failure)) },
             State::Starting => "starting",
             State::Reconnecting { .. } => "reconnecting",
             State::Stopped(_) => "stopped",
             _ => "other",
         };
-        let reason = match failure {
-            Some(failure) => format!("{state}: {failure}"),
-            None => state.to_string(),
-        };
-        Self { ready: false, state: name, reason: Some(reason) }
+        Self { ready: false, state: name, reason: Some(told(state, failure)) }
+    }
+}
+
+fn told(state: State, failure: Option<String>) -> String {
+    match failure {
+        Some(failure) => format!("{state}: {failure}"),
+        None => state.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use firehose_core::Degradation;
+
     use super::*;
 
     #[test]
-    fn only_a_live_engine_is_ready() {
+    fn an_engine_that_delivers_is_ready() {
         assert_eq!(Readiness::of(State::Live, None), Readiness { ready: true, state: "live", reason: None });
         let lost = Readiness::of(State::Reconnecting { attempt: 2 }, Some("connection lost".to_owned()));
         let reason = Some("reconnecting (attempt 2): connection lost".to_owned());
         assert_eq!(lost, Readiness { ready: false, state: "reconnecting", reason });
         assert!(!Readiness::of(State::Starting, None).ready);
+        let degraded = Readiness::of(State::Degraded(Degradation::TransactionPooler), None);
+        assert_eq!((degraded.ready, degraded.reason.as_deref()), (true, Some("degraded (transaction_pooler)")));
     }
 }

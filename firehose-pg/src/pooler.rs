@@ -1,5 +1,6 @@
 //! Recognising a pooler that does not keep prepared statements, before it loses one under load.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use firehose_core::Step;
@@ -27,16 +28,18 @@ const STATEMENT: &str = "SELECT 1";
 /// What the server says of the statement: `Pooler`, where it does not know it.
 pub(crate) async fn refuse(session: &Session, pool: &Pool, deadline: &Deadline) -> Result<(), Cause> {
     let late = || Cause::Late(Step::Connect);
-    let statement = deadline.bound(session.client.prepare(STATEMENT)).await.ok_or_else(late)??;
+    let prepare = session.drive(session.client.prepare(STATEMENT));
+    let statement = deadline.bound(prepare).await.ok_or_else(late)???;
     let current = pool.current();
     let held = deadline.bound(current.begin()).await.ok_or_else(late)??;
-    let run = session.client.query(&statement, &[]);
+    let mut run = pin!(session.drive(session.client.query(&statement, &[])));
     let patience = Deadline::after(PATIENCE.min(deadline.left()));
-    let ran = patience.bound(run).await;
+    let ran = patience.bound(run.as_mut()).await;
     deadline.bound(held.rollback()).await.ok_or_else(late)??;
     match ran {
-        Some(Err(e)) => Err(Cause::from(e)),
+        Some(ran) => ran?.map(drop)?,
         // No second connection was to be had. What a lost statement leads to is told when it happens.
-        None | Some(Ok(_)) => Ok(()),
+        None => deadline.bound(run).await.ok_or_else(late)?.and_then(|ran| Ok(ran.map(drop)?))?,
     }
+    Ok(())
 }

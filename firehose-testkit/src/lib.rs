@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | a notification is lost, doubled, late, out of order | `wire().drop_next(1)`, `duplicate_with(p)`, `delay(d)`, `shuffle(n)` |
 //! | connections are lost, or go silent | `wire().cut()`, `cut_next_session_after(k)`, `freeze()` |
+//! | registrations are lost behind a session's back | `wire().forget_listens()` |
 //! | connecting fails | `faults().on(Operation::Connect).refuse(kind)` |
 //! | a call fails and does nothing, or does its work and says nothing | `faults().on(op).fail(n, kind)`, `lose_answer(n)` |
 //! | a call hangs until the test goes on, or takes time | `faults().on(op).hang()`, `hang_after()`, `delay(d)` |

@@ -138,6 +138,11 @@ impl Wire {
         self.freeze_where(|_| true);
     }
 
+    /// Forgets what every session listens to, and tells nobody: as `UNLISTEN *` that someone else runs on it.
+    pub fn forget_listens(&self) {
+        self.bus().listening.clear();
+    }
+
     /// Sets how many notifications a session may leave unread before it is lost.
     pub fn set_bound(&self, bound: usize) {
         self.bus().bound = bound;

@@ -105,6 +105,10 @@ impl Clock for SystemClock {
     }
 
     async fn sleep_until(&self, deadline: MonoTime) {
+        // Tokio's timer would wait for its next millisecond.
+        if self.now() >= deadline {
+            return;
+        }
         match self.origin.checked_add(deadline.since_origin()) {
             Some(instant) => tokio::time::sleep_until(instant.into()).await,
             None => std::future::pending().await,

@@ -13,6 +13,9 @@ use crate::stream::ChannelIdentifier;
 /// # Contract
 /// 1. `connect` gives a session of its own each time, or an error; it never gives back one that was lost.
 /// 2. A session listens on nothing at first.
+/// 3. Dropping either half of a session ends it at once: the other half's commands fail, its events end with `Lost`, and
+///    nothing of it stays at the other end.
+/// 4. `connect` may be dropped at any poll; it then leaves no session behind.
 #[async_trait]
 pub trait Listener: Send + Sync + Debug + 'static {
     /// Opens a session (1, 2).
@@ -21,7 +24,7 @@ pub trait Listener: Send + Sync + Debug + 'static {
     /// What stands in the way of a connection.
     ///
     /// # Cancel safety
-    /// Dropped half way, it leaves no session behind.
+    /// Dropped half way, it leaves no session behind (4).
     async fn connect(&self) -> Result<Session>;
 }
 
@@ -44,13 +47,16 @@ pub struct Session {
 /// The commands of a session. They run while events are awaited: a LISTEN never interrupts the wait.
 ///
 /// # Contract
-/// 1. When `listen` returns `Ok`, every notification on those channels whose sender commits later is heard.
+/// 1. When `listen` returns `Ok`, every notification on those channels whose sender commits later is heard, whenever its
+///    transaction began, and whether or not somebody awaits events already.
 /// 2. `listen` on a channel that is listened to already, and `unlisten` on one that is not, change nothing.
 /// 3. When `unlisten` returns `Ok`, nothing of those channels that is sent later is heard.
 /// 4. After an error of `listen` or `unlisten` the session is as usable as `events` says: what is not `Lost` goes on.
-/// 5. `ping` gets a real answer from the other end of this very session.
+/// 5. `ping` gets a real answer from the other end of this very session; where the session is over, an error.
 /// 6. `registered` says what the other end believes this session listens to; `None` where it cannot say.
-/// 7. `close` ends the session in good order; `events` then ends with `Lost`.
+/// 7. `close` ends the session in good order. `events` still gives what had arrived by then, in its order and without a
+///    hole, and then ends with `Lost`; nothing that is sent after `close` returned is heard.
+/// 8. Every command may be dropped at any poll, and repeated; the session goes on.
 #[async_trait]
 pub trait ListenControl: Send + Sync + Debug + 'static {
     /// Listens on `channels`, all in as few round trips as can be (1, 2).
@@ -59,7 +65,7 @@ pub trait ListenControl: Send + Sync + Debug + 'static {
     /// What the other end says; then any part of `channels` may be listened to.
     ///
     /// # Cancel safety
-    /// Dropped half way, any part of them may be listened to; repeating it is safe.
+    /// Dropped half way, any part of them may be listened to; repeating it is safe (8).
     async fn listen(&self, channels: &[ChannelIdentifier]) -> Result<()>;
 
     /// Stops listening on `channels` (2, 3).
@@ -99,7 +105,7 @@ pub trait ListenControl: Send + Sync + Debug + 'static {
 /// What a session hears.
 ///
 /// # Contract
-/// 1. `next` gives what arrives in the order of arrival, and waits where there is nothing.
+/// 1. `next` gives what arrives in the order of arrival, over all channels, and waits where there is nothing.
 /// 2. After `Lost` it gives nothing more: every later call gives `Lost` again.
 /// 3. `next` is cancel safe: a dropped call loses no event.
 /// 4. A session that cannot keep up, or that loses anything, ends with `Lost`; it never goes on with a hole.

@@ -36,11 +36,13 @@ impl Debug for Notification {
 /// 1. After `Ok`, every session that had LISTEN acknowledged on a channel before the call hears that channel's
 ///    notifications, unless its connection is lost.
 /// 2. Equal notifications of one call all arrive, each for itself.
-/// 3. Notifications of one call on one channel arrive in the order given.
+/// 3. Notifications on one channel arrive in the order given: those of one call, and those of a call that begins when
+///    another has returned after that one's.
 /// 4. A payload of `max_payload_bytes` bytes is sent whole. A longer one is [`TooLarge`](crate::ErrorKind::TooLarge),
 ///    and nothing of that call is sent.
 /// 5. After an error some may have been sent: a caller may send them again, and who hears them drops what is double.
 /// 6. A notifier owns its connections; it depends on no listener and on no store's transaction.
+/// 7. `notify` may be dropped at any poll: any part of the call may be sent, as in 5, and the notifier goes on working.
 #[async_trait]
 pub trait Notifier: Send + Sync + Debug + 'static {
     /// Sends all of `notifications` (1 to 3).
@@ -49,7 +51,7 @@ pub trait Notifier: Send + Sync + Debug + 'static {
     /// [`TooLarge`](crate::ErrorKind::TooLarge) (4), else what the transport says (5).
     ///
     /// # Cancel safety
-    /// Dropped half way, any part of them may be sent (as in 5).
+    /// Dropped half way, any part of them may be sent (7).
     async fn notify(&self, notifications: &[Notification]) -> Result<()>;
 
     /// The longest payload it takes, in bytes.

@@ -31,7 +31,7 @@ pub enum Position {
     Id(MessageId),
 }
 
-/// How much one [`Page`] may hold.
+/// How much one [`Page`] may hold, in messages and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit {
     /// At most so many messages; at least 1.
@@ -100,7 +100,7 @@ pub enum Anchor {
     Same,
     /// Another row stands at its place.
     Other,
-    /// The stream is in this epoch, and no row stands at the place.
+    /// The stream is in this epoch, and no row stands at the place: it was trimmed, or it is beyond the head.
     Trimmed {
         /// The oldest message that is retained, of the whole stream.
         oldest: Option<(Sequence, MessageId)>,
@@ -118,14 +118,17 @@ pub enum Scope {
     All,
 }
 
-/// What a trim leaves. A message goes where one of the limits says so and it is older than `min_age`.
+/// What a trim leaves. A message goes where one of the limits says so, and it is not younger than `min_age`, and every
+/// message before it goes too.
+///
+/// A message's age is the store's own time of the trim, less the message's `created_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retain {
-    /// Keep at most so many messages a stream.
+    /// Keep at most so many messages a stream, the newest; `None` for any number.
     pub messages: Option<u64>,
-    /// Keep nothing older than this.
+    /// Keep nothing that is older than this; `None` for any age. Exactly as old stays.
     pub max_age: Option<Duration>,
-    /// Whatever the others say, keep what is younger than this.
+    /// Whatever the others say, keep what is younger than this. Exactly as old may go.
     pub min_age: Duration,
 }
 
@@ -201,9 +204,9 @@ impl Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Messages outlive the process.
+    /// Messages outlive the process, however it ends.
     pub durable: bool,
-    /// Several processes can share the store.
+    /// Several processes can share the store at the same time, each through a handle of its own.
     pub shared: bool,
     /// Epochs are never given out twice, also not by a store that was made anew.
     pub durable_epochs: bool,
@@ -221,30 +224,34 @@ impl Capabilities {
 ///
 /// # Contract
 /// 1. `append` gives one result an entry, in the order given. Entries are independent: one that is bad or blocked fails
-///    alone.
+///    alone. Data with a NUL is [`InvalidData`](crate::ErrorKind::InvalidData), and not stored.
 /// 2. The entries of one stream get consecutive sequences in the order given; a stream begins at 1, and an entry that
 ///    fails leaves no hole.
-/// 3. When an entry's result is `Ok`, it is committed: visible to every later read, also after a crash if the store is
-///    [durable](Capabilities::durable).
+/// 3. When an entry's result is `Ok`, it is committed: visible to every later read through any handle, in all that the
+///    result says of it, also after a crash if the store is [durable](Capabilities::durable).
 /// 4. A visible sequence n of a stream implies that every m < n is visible or trimmed.
 /// 5. The id rises with the sequence within a stream, and is never given out twice in the store.
 /// 6. An entry whose key the stream holds already, or that an earlier entry of the call brought, gives the message that
-///    was stored first, whatever its data; nothing is stored.
+///    was stored first, whatever its data; nothing is stored. A key is held while its message is retained.
 /// 7. With [`Blocked::Skip`] the entries of a stream that another transaction holds give
 ///    [`StreamBlocked`](crate::ErrorKind::StreamBlocked) at once, and the others are stored. With [`Blocked::Wait`] the
-///    call waits.
+///    call waits, for as long as the backend's time limit allows.
 /// 8. `get_many` gives the messages that are visible, in any order; others are absent.
 /// 9. `read_after` gives one page a request, in the order given: the messages after the position, without a hole that
 ///    is not trimmed, at most as the limit says, and at least one where there is one. A cursor of another epoch reads
 ///    from the stream's beginning; one without epoch reads by its sequence. A stream that does not exist is an empty
-///    page.
-/// 10. `read_before` gives the newest messages before the position, in the order of their sequences.
+///    page. Bytes are those of the data in UTF-8.
+/// 10. `read_before` gives the newest messages before the position, in the order of their sequences, within the limit as
+///    9 has it. Before a cursor of another epoch there is nothing: its place is before the stream's beginning, as in 9.
 /// 11. `heads` gives one entry a name, `None` where the stream does not exist, all from one snapshot. A head's sequence
 ///     is that of the last message committed, and trimming does not lower it.
 /// 12. `anchors` compares each cursor with the row of its epoch and sequence by what the cursor knows of id and time.
-///     A cursor without epoch is `Gone`; one at sequence 0 is `Same` where its epoch exists. An epoch names one stream in the whole store.
-/// 13. `trim` removes a prefix of a stream, at most `budget` messages a call, and never waits for a publisher.
-/// 14. `delete_stream` removes a stream with all its messages; created again it has another epoch, and begins at 1.
+///     A cursor without epoch is `Gone`; one at sequence 0 is `Same` where its epoch exists; one beyond the head is
+///     `Trimmed`, as no row stands there. An epoch names one stream in the whole store.
+/// 13. `trim` removes a prefix of a stream, at most `budget` messages a call, and never waits for a publisher. Nobody
+///     sees a hole meanwhile. `more` says that the budget left something to do, or that another trim was at it.
+/// 14. `delete_stream` removes a stream with all its messages and keys, as one; created again it has another epoch, and
+///     begins at 1. Where the store says so ([`durable_epochs`](Capabilities::durable_epochs)), no epoch ever comes back.
 /// 15. Every method may be dropped at any poll: an append is then stored as a whole, stream by stream, or not at all,
 ///     and the store goes on working.
 #[async_trait]

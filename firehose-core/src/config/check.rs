@@ -31,6 +31,9 @@ impl Config {
         for (key, value) in [
             ("reconnect_delay", self.reconnect_delay),
             ("reconnect_max_delay", self.reconnect_max_delay),
+            ("watchdog_interval", self.watchdog_interval),
+            ("watchdog_deadline", self.watchdog_deadline),
+            ("probe_interval", self.probe_interval),
             ("metrics_interval", self.metrics_interval),
             ("sweep_interval", self.sweep_interval),
             ("subscribe_timeout", self.subscribe_timeout),
@@ -42,6 +45,12 @@ impl Config {
         found.duration("shutdown_timeout", self.shutdown_timeout, Duration::ZERO);
         if self.reconnect_delay > self.reconnect_max_delay {
             found.0.push("reconnect_delay is longer than reconnect_max_delay".to_owned());
+        }
+        if self.watchdog_interval > self.watchdog_deadline {
+            found.0.push("watchdog_interval is longer than watchdog_deadline".to_owned());
+        }
+        if let Some(attempts) = self.reconnect_attempts {
+            found.number("reconnect_attempts", attempts as usize, 1, u32::MAX as usize);
         }
         if let Some(buckets) = self.buckets {
             found.number("buckets", buckets as usize, 1, 65_536);

@@ -29,6 +29,28 @@ pub struct Config {
     #[serde(with = "durations")]
     pub reconnect_max_delay: Duration,
 
+    /// How many attempts to get a session may fail one after the other before the engine gives up and stops. Unset: it
+    /// never does.
+    pub reconnect_attempts: Option<u32>,
+
+    /// Whether the listening session is watched: asked for answers, and replaced when it gives none. Calls have their
+    /// deadlines all the same. Default on.
+    pub watchdog_enabled: bool,
+
+    /// How soon a session that has gone silent is noticed: it is pinged each half of this, with as long to answer.
+    /// Default 10 s.
+    #[serde(with = "durations")]
+    pub watchdog_interval: Duration,
+
+    /// By when there is a new session in the place of one that has gone silent; at least `watchdog_interval`. Default
+    /// 60 s.
+    #[serde(with = "durations")]
+    pub watchdog_deadline: Duration,
+
+    /// How often a notification is sent all the way, to know that notifications arrive. Default 30 s.
+    #[serde(with = "durations")]
+    pub probe_interval: Duration,
+
     /// How often `on_metrics` is called. Default 15 s.
     #[serde(with = "durations")]
     pub metrics_interval: Duration,
@@ -137,6 +159,11 @@ impl Default for Config {
             notify_max_bytes: 7_999,
             reconnect_delay: Duration::from_secs(1),
             reconnect_max_delay: Duration::from_secs(30),
+            reconnect_attempts: None,
+            watchdog_enabled: true,
+            watchdog_interval: Duration::from_secs(10),
+            watchdog_deadline: Duration::from_secs(60),
+            probe_interval: Duration::from_secs(30),
             metrics_interval: Duration::from_secs(15),
             max_command_queue_depth: 65_536,
             replay_on_reconnect: true,

@@ -98,6 +98,8 @@ pub enum CloseReason {
     Shutdown,
     /// The last handle of the engine, or its runtime, was dropped.
     EngineDropped,
+    /// The engine gave up getting a session, after as many attempts as `reconnect_attempts` allows.
+    GaveUp,
     /// It fell behind, and was told to end then ([`Lag::Disconnect`](crate::Lag)).
     Lagged,
 }

@@ -25,6 +25,8 @@ use crate::wire;
 pub(crate) enum Listening {
     NotYet,
     Yes,
+    /// There is no use in it: nothing would be heard. Streams live by the sweep meanwhile.
+    Deaf,
     Refused(Arc<Error>),
 }
 
@@ -44,6 +46,8 @@ struct State {
     topics: FxHashMap<StreamName, Subscribed>,
     channels: FxHashMap<ChannelIdentifier, Channel>,
     registry: Registry,
+    /// Nothing would be heard: a pooler stands between.
+    deaf: bool,
     closed: Option<CloseReason>,
 }
 
@@ -228,6 +232,25 @@ impl Hub {
         }
     }
 
+    /// Whether there is no use in listening.
+    pub(crate) fn set_deaf(&self, deaf: bool) {
+        let mut state = self.state();
+        if std::mem::replace(&mut state.deaf, deaf) == deaf || state.closed.is_some() {
+            return;
+        }
+        for channel in state.channels.values() {
+            channel.listening.send_if_modified(|listening| {
+                let change = match (deaf, &*listening) {
+                    (true, Listening::NotYet) => Listening::Deaf,
+                    (false, Listening::Deaf) => Listening::NotYet,
+                    _ => return false,
+                };
+                *listening = change;
+                true
+            });
+        }
+    }
+
     pub(crate) fn has_refused(&self) -> bool {
         self.state().registry.has_refused()
     }
@@ -239,6 +262,7 @@ impl Hub {
     pub(crate) fn session_lost(&self) {
         let mut state = self.state();
         state.registry.session_lost();
+        state.deaf = false;
         if state.closed.is_none() {
             state.channels.values().for_each(|c| drop(c.listening.send_replace(Listening::NotYet)));
         }
@@ -299,6 +323,8 @@ impl State {
         self.channels.entry(channel.clone()).or_insert_with(|| Channel {
             listening: watch::Sender::new(if self.registry.is_listening(channel) {
                 Listening::Yes
+            } else if self.deaf {
+                Listening::Deaf
             } else {
                 Listening::NotYet
             }),
@@ -316,13 +342,13 @@ impl State {
 }
 
 impl Hub {
-    /// Waits until the channel is listened to.
+    /// Waits until the channel is listened to; `false` where it cannot be, and would not be heard.
     pub(crate) async fn wait_listening(
         engine: &Engine,
         listening: &mut watch::Receiver<Listening>,
         deadline: MonoTime,
         operation: &'static str,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let settled = listening.wait_for(|l| !matches!(l, Listening::NotYet));
         let settled = tokio::select! {
             biased;
@@ -332,7 +358,8 @@ impl Hub {
             }
         };
         match settled {
-            Ok(Listening::Yes) => Ok(()),
+            Ok(Listening::Yes) => Ok(true),
+            Ok(Listening::Deaf) => Ok(false),
             Ok(Listening::Refused(error)) => Err(error.replicate()),
             Ok(Listening::NotYet) | Err(_) => Err(Error::shut_down(operation)),
         }

@@ -38,6 +38,11 @@ impl Sweep {
         self.arrived.notify_one();
     }
 
+    /// Messages arrive otherwise than before: look anew when to look.
+    pub(crate) fn state_changed(&self) {
+        self.arrived.notify_one();
+    }
+
     fn take_asked(&self) -> Vec<Arc<TopicHandle>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).drain().map(|(_, t)| t).collect()
     }
@@ -45,7 +50,7 @@ impl Sweep {
     /// The task.
     pub(crate) async fn run(engine: Arc<Engine>) {
         let this = &engine.sweep;
-        let mut next = engine.clock.now() + engine.config.sweep_interval;
+        let mut next = engine.clock.now() + engine.sweep_pause();
         let mut turn = 0;
         loop {
             let asked = this.take_asked();
@@ -67,7 +72,10 @@ impl Sweep {
                 biased;
                 () = engine.cancelled() => return,
                 () = engine.clock.sleep_until(next) => {}
-                () = this.arrived.notified() => continue,
+                () = this.arrived.notified() => {
+                    next = next.min(engine.clock.now() + engine.sweep_pause());
+                    continue;
+                }
             }
             let detail = if turn % FULL_EVERY == FULL_EVERY - 1 { HeadDetail::Full } else { HeadDetail::Cheap };
             turn += 1;
@@ -79,7 +87,7 @@ impl Sweep {
             };
             // A failure was told; the next sweep tries again.
             let _ = tell(&engine, result);
-            next = engine.clock.now() + engine.config.sweep_interval;
+            next = engine.clock.now() + engine.sweep_pause();
         }
     }
 }

@@ -28,6 +28,10 @@ pub enum Stage {
     Replay,
     /// A handler of [`on`](crate::Firehose::on) panicked.
     Handler,
+    /// As many attempts failed as `reconnect_attempts` allows; the engine is over.
+    ReconnectGaveUp,
+    /// A notification that was sent to try the way was not heard.
+    Probe,
     /// A task of the engine panicked, and was started again.
     Supervisor,
 }
@@ -42,6 +46,8 @@ impl Stage {
             Self::Sweep => "sweep",
             Self::Replay => "replay",
             Self::Handler => "handler",
+            Self::ReconnectGaveUp => "reconnect_gave_up",
+            Self::Probe => "probe",
             Self::Supervisor => "supervisor",
         }
     }
@@ -174,8 +180,9 @@ impl Observer {
     /// The last failure that has not healed.
     pub(crate) fn reason(&self) -> Option<String> {
         let logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        let lasting =
-            logged.iter().filter(|l| matches!(l.stage, Stage::ConnectionLost | Stage::Announce | Stage::Sweep));
+        let lasting = logged
+            .iter()
+            .filter(|l| matches!(l.stage, Stage::ConnectionLost | Stage::Probe | Stage::Announce | Stage::Sweep));
         lasting.filter_map(|l| Some((l.at, l.last.clone()?))).max_by_key(|(at, _)| *at).map(|(_, text)| text)
     }
 

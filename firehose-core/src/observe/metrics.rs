@@ -81,6 +81,8 @@ metrics_table! {
         notify_failures => "firehose_notify_failures_total",
         /// Sessions that followed a lost one.
         reconnects_total => "firehose_reconnects_total",
+        /// Sessions that were given up because they were silent for too long.
+        watchdog_kicks => "firehose_watchdog_kicks_total",
         /// Announcements of stored messages that were dropped because too many waited. Each stream is announced again
         /// when there is room.
         commands_dropped => "firehose_commands_dropped_total",
@@ -112,6 +114,8 @@ metrics_table! {
         seconds_since_heartbeat: f64,
         /// 1 while the engine's tasks run, else 0.
         supervisor_alive: u64,
+        /// 1 while sessions are watched, else 0.
+        watchdog_alive: u64,
         /// Attempts to connect since the session was lost; 0 with a session.
         reconnects_current: u64,
         /// Subscriptions that read from the store because they fell behind.
@@ -133,6 +137,6 @@ mod tests {
         let json = serde_json::to_value(&snapshot).unwrap();
         assert_eq!(json["broadcasts_total"], 2);
         assert_eq!(json["command_queue_depth"], 7);
-        assert_eq!(json.as_object().unwrap().len(), 21);
+        assert_eq!(json.as_object().unwrap().len(), 23);
     }
 }

@@ -8,6 +8,6 @@ mod metrics;
 pub use diagnostics::{Diagnostics, StreamDiagnosis};
 pub(crate) use events::Observer;
 pub use events::{ErrorReport, Event, Stage};
-pub use health::{Health, State, StopReason};
+pub use health::{Degradation, Health, State, StopReason};
 pub(crate) use metrics::Gauges;
 pub use metrics::MetricsSnapshot;

@@ -62,7 +62,7 @@ async fn c47_a_stopped_consumer_costs_bounded_memory_however_much_is_heard() {
     let f = engine_with(&t, config).await;
     let mut stopped = f.subscribe("s").await.unwrap();
     let data = "x".repeat(200);
-    for _ in 0..100 {
+    for _ in 0..20 {
         let many = (0..1_000).map(|_| NewMessage::new("s", data.as_str()).unwrap());
         for stored in f.broadcast_many(many).await {
             stored.unwrap();
@@ -72,7 +72,7 @@ async fn c47_a_stopped_consumer_costs_bounded_memory_however_much_is_heard() {
         assert!(kept.0 <= 100 && kept.1 <= 10_000, "{kept:?}");
     }
     let mut seen = 0;
-    while seen < 100_000 {
+    while seen < 20_000 {
         match stopped.next().await.unwrap() {
             Delivery::Message(m) => seen += i64::from(m.sequence.0 == seen + 1),
             other => panic!("{other:?}"),
@@ -100,7 +100,7 @@ async fn c49_who_subscribed_before_the_session_died_or_its_task_panicked_still_r
             assert_eq!(said(&t, s).await, numbered(sequence..=sequence), "stream {n}, round {round}");
         }
     }
-    assert_eq!(t.wire().channels().len(), 50);
+    assert_eq!(t.wire().channels().len(), 51, "and the probe's");
 }
 
 #[tokio::test(start_paused = true)]

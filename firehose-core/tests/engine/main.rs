@@ -20,6 +20,7 @@ mod publishing;
 mod queues;
 mod resets;
 mod starting;
+mod supervision;
 mod vectors;
 
 use std::time::Duration;

@@ -197,6 +197,7 @@ async fn c11_a_subscribe_that_cannot_listen_ends_in_time_and_leaves_nothing() {
 async fn c22_a_refused_listen_is_a_typed_error() {
     let t = Testkit::new(1);
     let f = engine(&t).await;
+    t.clock().idle().await;
     t.faults().on(Operation::Listen).fail(1, ErrorKind::Backend);
     assert_eq!(f.subscribe("s").await.unwrap_err().kind(), ErrorKind::Backend);
     let mut s = f.subscribe("s").await.unwrap();

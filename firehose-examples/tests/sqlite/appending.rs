@@ -132,6 +132,32 @@ async fn a_file_that_is_held_blocks_at_once_or_waits_as_it_is_told() {
     assert_eq!(waiting.await.unwrap().sequence.0, 2);
 }
 
+/// Clause 15, where what is waited for is the file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_dropped_stores_nothing_and_holds_nothing() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    append(&store, "a", "before").await.unwrap();
+    let stranger = folder.stranger().await;
+    stranger.execute_unprepared("BEGIN IMMEDIATE").await.unwrap();
+    let entries = [entry("a", "x")];
+    for polls in 1..20 {
+        let mut waiting = pin!(store.append(&entries, Blocked::Wait));
+        let mut left = polls;
+        let dropped = std::future::poll_fn(|context| match waiting.as_mut().poll(context) {
+            Poll::Ready(results) => panic!("{results:?}"),
+            Poll::Pending if left == 0 => Poll::Ready(()),
+            Poll::Pending => {
+                left -= 1;
+                Poll::Pending
+            }
+        });
+        dropped.await;
+    }
+    stranger.execute_unprepared("ROLLBACK").await.unwrap();
+    assert_eq!(append(&store, "a", "after").await.unwrap().sequence.0, 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_append_of_nothing_new_writes_nothing() {
     let folder = Folder::new();

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use firehose_core::{Backend, Blocked, Config, Firehose, InProcess, MessageStore, Start};
+use firehose_core::{Backend, Blocked, Config, Firehose, HeadDetail, InProcess, MessageStore, Start};
 
-use crate::harness::{Folder, all, entry, sequences};
+use crate::harness::{Folder, all, entry, name, sequences};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_of_several_processes_leave_no_hole_and_no_double() {
@@ -38,6 +38,29 @@ async fn writers_of_several_processes_leave_no_hole_and_no_double() {
         let texts: BTreeSet<&str> = messages.iter().map(|message| &*message.data).collect();
         assert_eq!(texts.len(), 120);
     }
+}
+
+/// Clause 11, with another process as the writer: an append to two streams shows in both heads or in neither.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_of_another_process_is_in_one_snapshot() {
+    let folder = Folder::new();
+    let (here, there) = (folder.store().await, folder.store().await);
+    let writer = tokio::spawn(async move {
+        for _ in 0..60 {
+            for result in there.append(&[entry("a", "x"), entry("b", "x")], Blocked::Wait).await {
+                result.unwrap();
+            }
+        }
+    });
+    let mut seen = 0;
+    while !writer.is_finished() {
+        let heads = here.heads(&[name("a"), name("b")], HeadDetail::Full).await.unwrap();
+        let sequences: Vec<i64> = heads.iter().map(|head| head.map_or(0, |head| head.sequence.0)).collect();
+        assert!(sequences[0] == sequences[1] && sequences[0] >= seen, "{sequences:?} after {seen}");
+        seen = sequences[0];
+    }
+    writer.await.unwrap();
+    assert_eq!(sequences(&here, "b").await.len(), 60);
 }
 
 /// Nothing is announced from one to the other: the sweep finds it.

@@ -1,8 +1,8 @@
 //! A transaction that stays open and has nothing to do with what is delivered.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use firehose_core::{Config, Firehose};
+use firehose_core::{Clock, Config, Firehose, SystemClock};
 
 use crate::engine::{next, quick};
 use crate::harness::{Shape, full, run, within};
@@ -28,19 +28,15 @@ async fn c29_an_unrelated_open_transaction_delays_no_delivery_on_other_streams()
         let open = other.transaction().await.unwrap();
         open.batch_execute("CREATE TABLE theirs (id int); INSERT INTO theirs VALUES (1)").await.unwrap();
         open.batch_execute("SELECT firehose_broadcast('held', 'late')").await.unwrap();
-        let began = Instant::now();
+        let clock = SystemClock::new();
         let stays_open = if full() { Duration::from_secs(60) } else { Duration::from_secs(1) };
         let mut n = 0;
-        while n < 20 || began.elapsed() < stays_open {
+        while n < 20 || clock.now().since_origin() < stays_open {
             n += 1;
-            let sent = Instant::now();
             hinted.broadcast("announced", n.to_string()).await.unwrap();
-            assert_eq!(within(5, next(&mut announced)).await, (n, n.to_string()));
-            assert!(sent.elapsed() < Duration::from_secs(1), "{:?} by its notification", sent.elapsed());
-            let sent = Instant::now();
+            assert_eq!(within(1, next(&mut announced)).await, (n, n.to_string()), "by its notification");
             db.execute(&format!("SELECT firehose_append('silent', '{n}')")).await;
-            assert_eq!(within(5, next(&mut silent)).await, (n, n.to_string()));
-            assert!(sent.elapsed() < Duration::from_secs(2), "{:?} by the sweep", sent.elapsed());
+            assert_eq!(within(2, next(&mut silent)).await, (n, n.to_string()), "by the sweep");
         }
         // It was open all the time, and what it wrote comes with its commit.
         open.commit().await.unwrap();

@@ -75,7 +75,7 @@ const DATABASE: &str = "FIREHOSE_TEST_ROUNDS_IN";
 
 /// As many rounds as the case says, or fewer where time is short.
 fn rounds() -> usize {
-    if full() { 10_000 } else { 1_500 }
+    if full() { 10_000 } else { 1_000 }
 }
 
 /// The most that memory may grow after the first third: less than 600 bytes a round in the full form.

@@ -8,6 +8,7 @@ mod bench;
 #[cfg(feature = "cli")]
 mod command;
 mod concurrency;
+mod conformance;
 mod connection;
 mod engine;
 mod failover;
@@ -18,6 +19,7 @@ mod harness;
 mod horizon;
 mod leak;
 mod migrations;
+mod mixed;
 mod names;
 mod names_apart;
 mod phantom;

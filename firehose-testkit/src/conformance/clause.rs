@@ -115,9 +115,9 @@ impl std::error::Error for Violation {}
 
 /// Makes the table of a contract's clauses from its list.
 macro_rules! clause_table {
-    ([$contract:literal, $fixture:ty] $($number:literal $name:ident $title:literal $body:path;)+) => {
+    ([$fixture:ty] $($contract:ident $number:literal $name:ident $title:literal $body:path;)+) => {
         &[$($crate::conformance::clause::Clause {
-            contract: $contract,
+            contract: stringify!($contract),
             number: $number,
             name: stringify!($name),
             title: $title,

@@ -21,13 +21,14 @@
 //!     }
 //! }
 //!
-//! #[async_trait::async_trait]
+//! #[firehose_testkit::conformance::async_trait]
 //! impl StoreFixture for Mine {
 //!     fn store(&self) -> Arc<dyn MessageStore> {
 //!         self.0.clone()
 //!     }
 //! }
 //!
+//! # fn main() {}
 //! mod mine {
 //!     firehose_testkit::conformance::message_store!(super::Mine::new().await);
 //! }
@@ -57,6 +58,8 @@ mod run;
 mod store;
 mod transport;
 
+/// The attribute that an implementation of a fixture wants, so that no other crate is needed for it.
+pub use async_trait::async_trait;
 pub use clause::{Clause, Outcome, Violation};
 pub use clock::{ClockFixture, clock_clauses};
 pub use run::threads;

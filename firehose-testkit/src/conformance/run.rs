@@ -92,7 +92,7 @@ fn words(panic: &(dyn std::any::Any + Send)) -> &str {
 #[macro_export]
 macro_rules! __firehose_clause_tests {
     ([$clauses:ident $fixture_trait:ident [$fixture:expr] [$runtime:expr]]
-        $($number:literal $name:ident $title:literal $body:path;)+) => {$(
+        $($contract:ident $number:literal $name:ident $title:literal $body:path;)+) => {$(
         #[test]
         #[doc = $title]
         fn $name() {

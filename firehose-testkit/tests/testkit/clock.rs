@@ -1,4 +1,4 @@
-//! The contract of `Clock`, a test a clause, and how it is turned.
+//! How the manual clock is turned; the contract of `Clock` is held by the conformance suite.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -22,17 +22,7 @@ fn sleeper(clock: &ManualClock, log: &Log, name: &'static str, deadlines: &'stat
 }
 
 #[tokio::test(start_paused = true)]
-async fn clock_01_now_never_goes_back() {
-    let clock = ManualClock::new();
-    assert_eq!(clock.now(), MonoTime::ORIGIN);
-    clock.advance(SECOND).await;
-    clock.set_wall(SystemTime::UNIX_EPOCH);
-    clock.advance(Duration::ZERO).await;
-    assert_eq!(clock.now(), MonoTime::new(SECOND));
-}
-
-#[tokio::test(start_paused = true)]
-async fn clock_02_a_sleep_ends_at_its_deadline_and_at_once_where_that_has_passed() {
+async fn advance_stops_at_each_deadline() {
     let clock = ManualClock::new();
     let log = Log::default();
     sleeper(&clock, &log, "a", &[5]);
@@ -47,7 +37,7 @@ async fn clock_02_a_sleep_ends_at_its_deadline_and_at_once_where_that_has_passed
 }
 
 #[tokio::test(start_paused = true)]
-async fn clock_03_sleepers_end_in_the_order_of_their_deadlines() {
+async fn sleepers_that_sleep_again_take_their_turns() {
     let clock = ManualClock::new();
     let log = Log::default();
     sleeper(&clock, &log, "late", &[3]);
@@ -59,7 +49,7 @@ async fn clock_03_sleepers_end_in_the_order_of_their_deadlines() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clock_04_a_dropped_sleep_leaves_nothing() {
+async fn pending_sleeps_are_told_and_dropped_ones_forgotten() {
     let clock = ManualClock::new();
     let sleeping = tokio::spawn({
         let clock = clock.clone();
@@ -73,7 +63,7 @@ async fn clock_04_a_dropped_sleep_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clock_05_wall_moves_with_now_and_may_jump() {
+async fn the_time_of_day_moves_with_the_clock_and_jumps_by_hand() {
     let clock = ManualClock::new();
     // 2026-01-01T00:00:00Z
     assert_eq!(clock.wall(), SystemTime::UNIX_EPOCH + SECOND * 1_767_225_600);

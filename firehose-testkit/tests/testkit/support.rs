@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use firehose_core::{
-    Blocked, ChannelIdentifier, Cursor, Error, ErrorKind, ListenEvent, ListenEvents, Message, MessageId, MessageStore,
-    NewMessage, Page, PageLimit, Position, Sequence, StreamName,
+    Blocked, ChannelIdentifier, Cursor, Error, ErrorKind, ListenEvent, ListenEvents, Message, MessageStore, NewMessage,
+    Page, PageLimit, Position, StreamName,
 };
 use firehose_testkit::Testkit;
 
@@ -41,24 +41,12 @@ pub(crate) async fn after(store: &dyn MessageStore, stream: &str, cursor: Cursor
     store.read_after(&[(name(stream), Position::Cursor(cursor))], limit).await.unwrap().remove(0)
 }
 
-pub(crate) fn data(messages: &[Arc<Message>]) -> Vec<&str> {
-    messages.iter().map(|m| &*m.data).collect()
-}
-
 pub(crate) fn sequences(messages: &[Message]) -> Vec<i64> {
     messages.iter().map(|m| m.sequence.0).collect()
 }
 
-pub(crate) fn ids(messages: &[Message]) -> Vec<MessageId> {
-    messages.iter().map(|m| m.id).collect()
-}
-
 pub(crate) fn kinds<T>(results: &[Result<T, Error>]) -> Vec<Option<ErrorKind>> {
     results.iter().map(|r| r.as_ref().err().map(Error::kind)).collect()
-}
-
-pub(crate) fn at(message: &Message, sequence: i64) -> Cursor {
-    Cursor::at(Some(message.channel_id), Sequence(sequence))
 }
 
 /// The payload of the next event; panics where the session is lost.

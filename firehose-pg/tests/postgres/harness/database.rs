@@ -77,21 +77,33 @@ impl TestDatabase {
     }
 }
 
+impl TestDatabase {
+    /// A new one; [`TestDatabase::give_up`] takes it away.
+    pub(crate) async fn create(shape: Shape) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let Shared { cluster, .. } = Cluster::get();
+        let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let admin = connect(cluster, "postgres").await;
+        let template = match shape {
+            Shape::Fresh => "fresh",
+            Shape::Adopted => "adopted",
+            Shape::Empty => "template0",
+        };
+        admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await.expect("a database");
+        Self { name, cluster }
+    }
+
+    /// Nobody waits for its end: a server that drops a database writes everything out first.
+    pub(crate) fn give_up(&self) {
+        Cluster::get().unused.send(self.name.clone()).expect("someone who drops databases");
+    }
+}
+
 /// Runs `test` on a database of its own, which goes after it.
 pub(crate) async fn run<F: Future<Output = ()>>(shape: Shape, test: impl FnOnce(TestDatabase) -> F) {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let Shared { cluster, unused } = Cluster::get();
-    let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    let admin = connect(cluster, "postgres").await;
-    let template = match shape {
-        Shape::Fresh => "fresh",
-        Shape::Adopted => "adopted",
-        Shape::Empty => "template0",
-    };
-    admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await.expect("a database");
-    test(TestDatabase { name: name.clone(), cluster }).await;
-    // Nobody waits for it: a server that drops a database writes everything out first.
-    unused.send(name).expect("someone who drops databases");
+    let database = TestDatabase::create(shape).await;
+    test(database.clone()).await;
+    database.give_up();
 }
 
 /// Makes the databases that the tests' are copied from.

@@ -30,7 +30,7 @@ pub(super) async fn get_many(fixture: &dyn StoreFixture) -> Verdict {
         None => None,
     };
     let mut found = store.get_many(&asked).await?;
-    found.sort_by_key(|message| message.id);
+    found.sort_by_key(|message| message.sequence);
     equal(
         "`get_many` of two retained, a trimmed, a deleted, an uncommitted and two that never were",
         data(&found),

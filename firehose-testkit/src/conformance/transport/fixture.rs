@@ -40,6 +40,12 @@ pub trait TransportFixture: Send + Sync + 'static {
         None
     }
 
+    /// More notifications than a session may leave unread, where it has a limit: so many are sent to one that reads
+    /// nothing. The default is more than any of this project's transports takes.
+    fn too_many_unread(&self) -> usize {
+        70_000
+    }
+
     /// How many sessions of this listener the other end has open. `None` where it cannot be asked.
     async fn open_sessions(&self) -> Option<usize> {
         None

@@ -55,3 +55,11 @@ pub(super) async fn heard_until(events: &mut dyn ListenEvents, last: &str) -> Ve
         payloads.push(payload);
     }
 }
+
+/// The session is over; `when` says of what the next event is.
+pub(super) async fn lost(events: &mut dyn ListenEvents, when: &str) -> Verdict {
+    match events.next().await {
+        ListenEvent::Lost(_) => Ok(()),
+        ListenEvent::Notification { payload, .. } => violated(format!("{when}: saw {payload:?}, expected Lost")),
+    }
+}
