@@ -15,7 +15,7 @@ async fn gem_a001_a002_a_broadcast_adds_exactly_one_message_and_gives_it() {
     let given = f.broadcast("user:42/orders", "paid").await.unwrap();
     t.clock().advance(ms(2_000)).await;
     assert_eq!(t.database().streams().iter().map(StreamName::as_str).collect::<Vec<_>>(), ["user:42/orders"]);
-    assert_eq!(t.database().messages("user:42/orders"), [given.clone()]);
+    assert_eq!(t.database().messages("user:42/orders"), std::slice::from_ref(&given));
     assert_eq!((given.sequence, &*given.data), (Sequence(1), "paid"));
 }
 

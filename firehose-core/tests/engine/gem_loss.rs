@@ -84,20 +84,20 @@ async fn gem_f03_a_replay_moves_the_position_as_delivery_does() {
     let publisher = engine(&t).await;
     let (process, f) = listening(&t, no_sweep()).await;
     let mut s = f.subscribe("s").await.unwrap();
-    let outage = async |messages: std::ops::RangeInclusive<i64>| {
+    let outage = async |messages: std::ops::Range<i64>| {
         process.faults().on(Operation::Connect).fail(1, ErrorKind::ConnectionLost);
         process.cut();
         broadcast_numbers(&publisher, "s", messages).await;
         t.clock().advance(Duration::from_secs(40)).await;
         assert_eq!(f.state(), State::Live);
     };
-    outage(1..=1_500).await;
+    outage(1..1_501).await;
     assert_said(&said(&t, &mut s).await, &numbered(1..=1_500), "the first outage");
-    outage(1_501..=1_500).await;
+    outage(1_501..1_501).await;
     assert_said(&said(&t, &mut s).await, &[], "a second one in which nothing was missed");
-    outage(1_501..=3_000).await;
+    outage(1_501..3_001).await;
     broadcast_numbers(&publisher, "s", 3_001..=3_001).await;
-    outage(3_002..=3_002).await;
+    outage(3_002..3_003).await;
     assert_said(&said(&t, &mut s).await, &numbered(1_501..=3_002), "a live message between two outages skips nothing");
     assert_eq!(replayed(&f), 1_500 + 1_500 + 1, "and nothing was read twice");
 }
