@@ -191,7 +191,8 @@ async fn gem_f07_a_payload_that_is_no_object_costs_nobody_anything() {
 #[tokio::test(start_paused = true)]
 async fn gem_f08_a_slow_handler_delays_only_itself_and_costs_no_session() {
     let t = Testkit::new(1);
-    let f = engine(&t).await;
+    let f =
+        engine_with(&t, Config { watchdog_interval: ms(500), watchdog_deadline: ms(2_000), ..Config::default() }).await;
     let seen = Arc::new(Mutex::new(Vec::<i64>::new()));
     let (clock, heard) = (t.clock(), seen.clone());
     let _guard = f
@@ -217,7 +218,8 @@ async fn gem_f08_a_slow_handler_delays_only_itself_and_costs_no_session() {
     assert!(seen.lock().unwrap().is_empty(), "still at the first");
     t.clock().advance(Duration::from_secs(60)).await;
     assert_eq!(*seen.lock().unwrap(), (1..=31).collect::<Vec<i64>>(), "none is lost");
-    assert_eq!((f.state(), f.metrics_snapshot().reconnects_total), (State::Live, 0));
+    let m = f.metrics_snapshot();
+    assert_eq!((f.state(), m.watchdog_kicks, m.reconnects_total), (State::Live, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
