@@ -64,7 +64,8 @@ async fn gem_f14_a_stream_that_a_transaction_holds_costs_its_own_callers_a_bound
         f.broadcast(stream, "x").await.unwrap();
         assert_eq!(t.clock().now().since(began), Duration::ZERO, "no wait at all");
     }
-    t.clock().advance(Config::default().statement_timeout).await;
+    let bound = Config::default().statement_timeout;
+    assert!(t.clock().advance_until(|| caller.is_finished(), bound).await, "longer than {bound:?}");
     let error = caller.await.unwrap();
     assert!(matches!(error.kind(), ErrorKind::Timeout(Step::Append) | ErrorKind::StreamBlocked), "{error}");
     open.commit().unwrap();
