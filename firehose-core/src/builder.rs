@@ -24,6 +24,7 @@ pub struct Builder {
     config: Config,
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
+    retention: bool,
     on_error: Option<OnError>,
     on_event: Option<OnEvent>,
     on_metrics: Option<OnMetrics>,
@@ -32,7 +33,16 @@ pub struct Builder {
 impl Builder {
     pub(crate) fn new(backend: Backend) -> Self {
         let clock = Arc::new(SystemClock::new());
-        Self { backend, config: Config::default(), clock, seed: None, on_error: None, on_event: None, on_metrics: None }
+        Self {
+            backend,
+            config: Config::default(),
+            clock,
+            seed: None,
+            retention: true,
+            on_error: None,
+            on_event: None,
+            on_metrics: None,
+        }
     }
 
     /// How it behaves. Default: [`Config::default`].
@@ -50,6 +60,13 @@ impl Builder {
     /// What its randomness (jitter) begins with. Default: drawn at random.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
+        self
+    }
+
+    /// An engine that does not trim by itself: for programs that come and go, and leave retention to services that stay.
+    /// [`Firehose::trim`] works all the same.
+    pub fn without_retention(mut self) -> Self {
+        self.retention = false;
         self
     }
 
@@ -89,7 +106,7 @@ impl Builder {
         let mut observer = Observer::new(self.clock.clone());
         (observer.on_error, observer.on_event, observer.on_metrics) = (self.on_error, self.on_event, self.on_metrics);
         let seed = self.seed.unwrap_or_else(ambient_seed);
-        let (config, backend, clock) = (self.config, self.backend, self.clock);
+        let (config, backend, clock, retention) = (self.config, self.backend, self.clock, self.retention);
         let limit = config.statement_timeout;
 
         let deadline = clock.now() + limit;
@@ -116,7 +133,7 @@ impl Builder {
                 })
             }
         };
-        let (engine, spawned) = Engine::new(Parts { config, backend, clock, naming, observer, seed });
+        let (engine, spawned) = Engine::new(Parts { config, backend, clock, naming, observer, seed, retention });
         tokio::spawn(engine::root(engine.clone(), session, spawned));
         Ok(Firehose::new(engine))
     }

@@ -43,6 +43,8 @@ pub(crate) struct Engine {
     pub(crate) sweep: Sweep,
     pub(crate) state: watch::Sender<State>,
     pub(crate) shutdown: Shutdown,
+    /// Whether it trims in the background.
+    pub(crate) retention: bool,
     /// Asks the supervisor for a new session.
     pub(crate) force_reconnect: Notify,
     /// Tasks that come and go: handlers.
@@ -61,11 +63,12 @@ pub(crate) struct Parts {
     pub(crate) naming: Naming,
     pub(crate) observer: Observer,
     pub(crate) seed: u64,
+    pub(crate) retention: bool,
 }
 
 impl Engine {
     pub(crate) fn new(parts: Parts) -> (Arc<Self>, mpsc::Receiver<BoxFuture<'static, ()>>) {
-        let Parts { config, backend, clock, naming, observer, seed } = parts;
+        let Parts { config, backend, clock, naming, observer, seed, retention } = parts;
         let (spawn, spawned) = mpsc::channel(16);
         let engine = Self {
             publisher: Publisher::new(config.max_waiting_broadcasts),
@@ -76,6 +79,7 @@ impl Engine {
             sweep: Sweep::default(),
             state: watch::Sender::new(State::Starting),
             shutdown: Shutdown::default(),
+            retention,
             force_reconnect: Notify::new(),
             spawn,
             heartbeat: AtomicU64::new(0),
@@ -181,12 +185,21 @@ enum Part {
     Sweep,
     CatchUp,
     Heads,
+    Retention,
     Metrics,
 }
 
 impl Part {
-    const ALL: [Self; 7] =
-        [Self::Publisher, Self::Announcer, Self::Supervisor, Self::Sweep, Self::CatchUp, Self::Heads, Self::Metrics];
+    const ALL: [Self; 8] = [
+        Self::Publisher,
+        Self::Announcer,
+        Self::Supervisor,
+        Self::Sweep,
+        Self::CatchUp,
+        Self::Heads,
+        Self::Retention,
+        Self::Metrics,
+    ];
 
     async fn run(self, engine: Arc<Engine>, session: Option<Session>) -> Self {
         let part: BoxFuture<'static, ()> = match self {
@@ -196,6 +209,7 @@ impl Part {
             Self::Sweep => Box::pin(Sweep::run(engine.clone())),
             Self::CatchUp => Box::pin(CatchUp::run(engine.clone())),
             Self::Heads => Box::pin(HeadReads::run(engine.clone())),
+            Self::Retention => Box::pin(crate::retention::run(engine.clone())),
             Self::Metrics => Box::pin(emit_metrics(engine.clone())),
         };
         if AssertUnwindSafe(part).catch_unwind().await.is_err() {

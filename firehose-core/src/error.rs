@@ -105,6 +105,8 @@ pub enum Step {
     Settings,
     /// Removing a stream.
     Delete,
+    /// Removing old messages.
+    Trim,
 }
 
 /// Whether something that failed may have been done all the same.
@@ -235,6 +237,8 @@ impl ErrorKind {
             | Self::LimitReached
             | Self::ServerShutdown => (true, Outcome::NotDone),
             Self::Timeout(Step::Append | Step::Delete) | Self::OutcomeUnknown => (false, Outcome::Unknown),
+            // Repeating it is always safe.
+            Self::Timeout(Step::Trim) => (true, Outcome::Unknown),
             Self::Timeout(_) => (true, Outcome::NotDone),
             Self::Backend => (false, Outcome::Unknown),
         }
@@ -255,6 +259,7 @@ impl Step {
             Self::Notify => "notifying",
             Self::Settings => "reading settings",
             Self::Delete => "deleting the stream",
+            Self::Trim => "trimming",
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::observe::{Diagnostics, Health, MetricsSnapshot, State, StopReason};
 use crate::publish::{Receipt, answer};
 use crate::queue::Queue;
 use crate::raw::RawListener;
+use crate::retention;
 use crate::shutdown::ShutdownReceipt;
 use crate::stream::{ChannelIdentifier, StreamName};
 
@@ -338,6 +339,29 @@ impl Firehose {
         let stream = stream.try_into()?;
         let delete = self.engine.backend.store.delete_stream(&stream);
         self.engine.call("delete_stream", Step::Delete, delete).await
+    }
+
+    /// Removes a stream's old messages now, by the same rule as the background does: what is more than the database's
+    /// `cleanup_threshold`, or older than `retention_max_age`, and older than `retention_min_age`. Gives how many went.
+    /// Publishers never wait for it, and the stream's next message has the next number, also where nothing is left.
+    ///
+    /// # Errors
+    /// [`InvalidName`](ErrorKind::InvalidName), [`SettingsMismatch`](ErrorKind::SettingsMismatch) where the database's
+    /// threshold is not the configuration's any more, [`Timeout`](ErrorKind::Timeout) where another trim of the stream
+    /// does not end, and what the store says.
+    ///
+    /// # Cancel safety
+    /// Dropped half way, some of it is done.
+    pub async fn trim<S>(&self, stream: S) -> Result<u64>
+    where
+        S: TryInto<StreamName>,
+        Error: From<S::Error>,
+    {
+        let stream = stream.try_into()?;
+        if self.engine.shutdown.is_closing() {
+            return Err(Error::shut_down("trim"));
+        }
+        retention::trim_stream(&self.engine, &stream).await
     }
 
     /// Opens a queue: messages that are not stored, to everyone who has it open.

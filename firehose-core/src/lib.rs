@@ -47,6 +47,7 @@ mod observe;
 mod publish;
 mod queue;
 mod raw;
+mod retention;
 mod shutdown;
 mod stream;
 mod token;

@@ -53,7 +53,8 @@ pub async fn connect(config: &Config) -> Result<Backend> {
     };
 
     let pool = Arc::new(Pool::new(dialler.clone(), address, config.pool_size, timeout));
-    let checked = pooler::refuse(&session, &pool, &Deadline::after(timeout)).await;
+    let deadline = Deadline::after(timeout);
+    let checked = session.drive(pooler::refuse(&session, &pool, &deadline)).await.and_then(|checked| checked);
     checked.map_err(|cause| cause.explain(OPERATION, Work::Harmless))?;
     let writers = Sessions::new(dialler.clone(), config.pool_size);
     writers.adopt(session);

@@ -38,10 +38,18 @@ impl Config {
             ("sweep_interval", self.sweep_interval),
             ("subscribe_timeout", self.subscribe_timeout),
             ("statement_timeout", self.statement_timeout),
+            ("retention_interval", self.retention_interval),
         ] {
             found.duration(key, value, Duration::from_millis(1));
         }
         found.duration("gap_grace", self.gap_grace, Duration::ZERO);
+        found.duration("retention_min_age", self.retention_min_age, Duration::ZERO);
+        if let Some(age) = self.retention_max_age {
+            found.duration("retention_max_age", age, Duration::from_millis(1));
+            if age < self.retention_min_age {
+                found.0.push("retention_max_age is shorter than retention_min_age".to_owned());
+            }
+        }
         found.duration("shutdown_timeout", self.shutdown_timeout, Duration::ZERO);
         if self.reconnect_delay > self.reconnect_max_delay {
             found.0.push("reconnect_delay is longer than reconnect_max_delay".to_owned());
@@ -126,6 +134,21 @@ mod tests {
              schema = \"\": 1 to 63 bytes without NUL are allowed"
         );
         assert!(!format!("{config:?} {e:?} {}", serde_json::to_string(&config).unwrap()).contains("hunter2"));
+    }
+
+    #[test]
+    fn ages_that_contradict_each_other_are_told() {
+        let day = Duration::from_secs(24 * 3600);
+        let config = |retention_min_age, age| {
+            let retention_max_age = Some(age);
+            Config { retention_min_age, retention_max_age, ..Config::default() }.validate().map_err(|e| e.to_string())
+        };
+        assert_eq!(config(day, day), Ok(()));
+        let said = "configuration: retention_max_age is shorter than retention_min_age";
+        assert_eq!(config(day, day / 2), Err(said.to_owned()));
+        let said = "configuration: retention_max_age = 2years: 1ms to a year is allowed";
+        let years = Duration::from_secs(2 * 31_557_600);
+        assert_eq!(config(day, years), Err(said.to_owned()));
     }
 
     #[test]

@@ -116,6 +116,19 @@ pub struct Config {
     /// is an error.
     pub gem: Option<bool>,
 
+    /// How often this engine looks for messages to remove, in all streams; one engine at a time does it. Default 10 s.
+    #[serde(with = "durations")]
+    pub retention_interval: Duration,
+
+    /// What is younger is not removed, whatever the other keys say. Default 2 min.
+    #[serde(with = "durations")]
+    pub retention_min_age: Duration,
+
+    /// What is older is removed, also where a stream has fewer messages than are kept. Unset, or `"none"`: nothing is
+    /// removed for its age.
+    #[serde(with = "durations::optional")]
+    pub retention_max_age: Option<Duration>,
+
     /// How many messages of a stream are kept, or `"none"`: all. Unset: as the database says, which is 100 unless it was
     /// changed. A value that differs is an error.
     pub cleanup_threshold: Option<CleanupThreshold>,
@@ -182,6 +195,9 @@ impl Default for Config {
             buckets: None,
             prefix: None,
             gem: None,
+            retention_interval: Duration::from_secs(10),
+            retention_min_age: Duration::from_secs(120),
+            retention_max_age: None,
             cleanup_threshold: None,
             database_url: None,
             listen_url: None,

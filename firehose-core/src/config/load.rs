@@ -286,6 +286,20 @@ mod tests {
     }
 
     #[test]
+    fn an_age_may_be_none() {
+        let age = |toml: &str, env: &[(&str, &str)]| from(toml, env).map(|loaded| loaded.config.retention_max_age);
+        assert_eq!(age("", &[]).unwrap(), None);
+        assert_eq!(age("retention_max_age = \"1h\"", &[]).unwrap(), Some(Duration::from_secs(3_600)));
+        assert_eq!(age("retention_max_age = 90000", &[]).unwrap(), Some(Duration::from_secs(90_000)));
+        let variable = [("FIREHOSE_RETENTION_MAX_AGE", "none")];
+        assert_eq!(age("retention_max_age = \"1h\"", &variable).unwrap(), None);
+        let variable = [("FIREHOSE_RETENTION_MAX_AGE", "2h"), ("FIREHOSE_RETENTION_INTERVAL", "1m")];
+        assert_eq!(age("", &variable).unwrap(), Some(Duration::from_secs(7_200)));
+        let e = age("retention_max_age = \"old\"", &[]).unwrap_err().to_string();
+        assert!(e.contains("retention_max_age") && e.contains("\"none\""), "{e}");
+    }
+
+    #[test]
     fn a_file_that_is_named_must_exist() {
         let e = load(Some(Path::new("/nowhere/firehose.toml")), Vec::new()).unwrap_err();
         assert_eq!(e.to_string(), "configuration: no file /nowhere/firehose.toml");

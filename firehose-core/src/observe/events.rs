@@ -26,6 +26,8 @@ pub enum Stage {
     Sweep,
     /// Reading missed messages failed; it is tried again.
     Replay,
+    /// Removing old messages failed; the next turn tries again.
+    Retention,
     /// A handler of [`on`](crate::Firehose::on) panicked.
     Handler,
     /// As many attempts failed as `reconnect_attempts` allows; the engine is over.
@@ -45,6 +47,7 @@ impl Stage {
             Self::Announce => "announce",
             Self::Sweep => "sweep",
             Self::Replay => "replay",
+            Self::Retention => "retention",
             Self::Handler => "handler",
             Self::ReconnectGaveUp => "reconnect_gave_up",
             Self::Probe => "probe",
@@ -63,7 +66,7 @@ pub struct ErrorReport<'a> {
     pub error: &'a Error,
 }
 
-/// Something that happened to subscriptions.
+/// Something that happened, to subscriptions or to what is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -91,6 +94,15 @@ pub enum Event {
         to: Sequence,
         /// What becomes of it.
         lag: Lag,
+    },
+    /// Old messages were removed: one turn of this engine's retention.
+    Trimmed {
+        /// How many messages, over all streams.
+        messages: u64,
+        /// In how many calls of the store.
+        steps: u64,
+        /// From the first call to the end of the last.
+        took: Duration,
     },
     /// So many announcements of stored messages wait that something is wrong: the database is slow, or notifications do not
     /// get through. Nothing is lost; who listens hears later.
@@ -196,6 +208,9 @@ impl Observer {
                 tracing::debug!(%stream, %from, %to, ?lag, "a subscription fell behind");
             }
             Event::Backlog { waiting } => tracing::warn!(waiting, "many announcements wait"),
+            Event::Trimmed { messages, steps, took } => {
+                tracing::debug!(messages, steps, took_ms = took.as_millis() as u64, "trimmed");
+            }
             Event::Gap(gap) => {
                 tracing::info!(stream = %gap.stream, from = %gap.from, to = %gap.to, reason = ?gap.reason, "gap")
             }

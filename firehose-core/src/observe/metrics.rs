@@ -102,6 +102,8 @@ metrics_table! {
         notify_batches => "firehose_notify_batches_total",
         /// Appends sent to the store.
         append_batches => "firehose_append_batches_total",
+        /// Old messages that this engine removed.
+        messages_trimmed => "firehose_messages_trimmed_total",
         /// Payloads on streams' channels that announce no message.
         payloads_ignored => "firehose_payloads_ignored_total",
     }
@@ -137,6 +139,6 @@ mod tests {
         let json = serde_json::to_value(&snapshot).unwrap();
         assert_eq!(json["broadcasts_total"], 2);
         assert_eq!(json["command_queue_depth"], 7);
-        assert_eq!(json.as_object().unwrap().len(), 23);
+        assert_eq!(json.as_object().unwrap().len(), 24);
     }
 }

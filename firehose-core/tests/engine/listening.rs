@@ -53,6 +53,7 @@ async fn c04_what_was_in_flight_when_the_connection_went_arrives_without_further
 #[tokio::test(start_paused = true)]
 async fn c07_a_long_outage_is_replayed_page_by_page() {
     let t = Testkit::new(1);
+    t.database().set_settings(Settings::default().with_cleanup_threshold(CleanupThreshold::Everything));
     let process = t.process();
     let f = Firehose::builder(process.backend()).clock(t.clock()).seed(1).start().await.unwrap();
     let publisher = engine(&t).await;

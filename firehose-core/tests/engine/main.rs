@@ -19,6 +19,7 @@ mod listening;
 mod publishing;
 mod queues;
 mod resets;
+mod retention;
 mod starting;
 mod supervision;
 mod vectors;

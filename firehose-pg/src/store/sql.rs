@@ -180,7 +180,8 @@ LEFT JOIN LATERAL (
 ) oldest ON true";
 
 /// $1 messages kept (-1: all), $2 longest age in µs (-1: any), $3 least age in µs, $4 the id after which to look, $5 how
-/// many. The counter of a stream is not asked: the gem leaves it too low at times.
+/// many. The counter of a stream is not asked: the gem leaves it too low at times. Its sequence is: who never had more
+/// than are kept is not looked at further.
 const TRIM_CANDIDATES: &str = "
 SELECT ch.id FROM {s}.firehose_channels ch
 CROSS JOIN LATERAL (
@@ -188,6 +189,7 @@ CROSS JOIN LATERAL (
 ) oldest
 CROSS JOIN (SELECT clock_timestamp() AT TIME ZONE 'utc' AS utc) now
 WHERE ch.id > $4::bigint
+  AND ($2::bigint >= 0 OR ch.sequence > $1::bigint)
   AND oldest.created_at < now.utc - $3::bigint * interval '1 microsecond'
   AND (($1::bigint >= 0 AND ch.sequence - oldest.sequence >= $1::bigint)
     OR ($2::bigint >= 0 AND oldest.created_at < now.utc - $2::bigint * interval '1 microsecond'))
@@ -220,13 +222,13 @@ WITH now AS MATERIALIZED (
 )
 ";
 
-/// $1 channel ids. A row that a publisher holds is left for the next trim: the count is made anew each time.
+/// The channels' ids are filled in. A row that a publisher holds is left for the next trim: the count is made anew each time.
 const TRIM_COUNTERS: &str = "
 UPDATE {s}.firehose_channels ch SET messages_count = least(ch.sequence - coalesce((
   SELECT m.sequence FROM {s}.firehose_messages m WHERE m.channel_id = ch.id ORDER BY m.sequence LIMIT 1
 ), ch.sequence + 1) + 1, 2147483647)
 WHERE ch.id IN (
-  SELECT held.id FROM {s}.firehose_channels held WHERE held.id = ANY ($1::bigint[])
+  SELECT held.id FROM {s}.firehose_channels held WHERE held.id IN ({channels})
   ORDER BY held.name FOR NO KEY UPDATE SKIP LOCKED
 )";
 

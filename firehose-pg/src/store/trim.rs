@@ -20,7 +20,7 @@ impl PgStore {
     pub(super) async fn trim_scope(&self, scope: Scope, retain: Retain, budget: u64) -> Result<Trimmed> {
         let trimmed = match scope {
             Scope::Stream(stream) => {
-                self.pool.run(Step::Read, Lost::Tell, |db| self.trim_stream(db, stream.clone(), retain, budget)).await
+                self.pool.run(Step::Trim, Lost::Tell, |db| self.trim_stream(db, stream.clone(), retain, budget)).await
             }
             Scope::All => self.trim_all(retain, budget).await,
         };
@@ -34,7 +34,7 @@ impl PgStore {
         retain: Retain,
         budget: u64,
     ) -> Result<Trimmed, DbErr> {
-        let txn = begin(&db).await?;
+        let txn = self.begin_trim(&db).await?;
         let channel = txn.query_one_raw(statement(&self.sql.channel, vec![stream.as_str().into()])).await?;
         let Some(channel) = channel else { return Ok(Trimmed::default()) };
         let channel: i64 = channel.try_get_by_index(0)?;
@@ -44,6 +44,7 @@ impl PgStore {
         let gone = self.trim_channels(&txn, &[channel], retain, budget).await?;
         let more = gone >= budget && self.is_due(&txn, channel, retain).await?;
         txn.commit().await?;
+        self.count_anew(&db, &[channel], gone).await?;
         Ok(Trimmed { messages: gone, more })
     }
 
@@ -62,7 +63,7 @@ impl PgStore {
         loop {
             let left = budget - trimmed.messages;
             let (last, gone) =
-                self.pool.run(Step::Read, Lost::Tell, |db| self.trim_round(db, retain, after, left)).await?;
+                self.pool.run(Step::Trim, Lost::Tell, |db| self.trim_round(db, retain, after, left)).await?;
             trimmed.messages += gone;
             match last {
                 Some(last) if trimmed.messages < budget => after = last,
@@ -76,7 +77,7 @@ impl PgStore {
                 let candidates = statement(&self.sql.trim_candidates, values.clone());
                 async move { db.query_one_raw(candidates).await }
             };
-            trimmed.more = self.pool.run(Step::Read, Lost::Repeat, next).await?.is_some();
+            trimmed.more = self.pool.run(Step::Trim, Lost::Repeat, next).await?.is_some();
         }
         Ok(trimmed)
     }
@@ -89,7 +90,7 @@ impl PgStore {
         after: i64,
         budget: u64,
     ) -> Result<(Option<i64>, u64), DbErr> {
-        let txn = begin(&db).await?;
+        let txn = self.begin_trim(&db).await?;
         if !self.lock(&txn, "all").await? {
             return Ok((None, 0));
         }
@@ -107,6 +108,7 @@ impl PgStore {
         }
         let gone = self.trim_channels(&txn, &free, retain, budget).await?;
         txn.commit().await?;
+        self.count_anew(&db, &free, gone).await?;
         Ok((channels.last().copied().filter(|_| channels.len() as i64 == ROUND), gone))
     }
 
@@ -122,11 +124,29 @@ impl PgStore {
         }
         let mut values = limits(retain);
         values.extend([channels.to_vec().into(), i64::try_from(budget).unwrap_or(i64::MAX).into()]);
-        let gone = txn.execute_raw(statement(&self.sql.trim, values)).await?.rows_affected();
-        if gone > 0 {
-            txn.execute_raw(statement(&self.sql.trim_counters, vec![channels.to_vec().into()])).await?;
+        Ok(txn.execute_raw(statement(&self.sql.trim, values)).await?.rows_affected())
+    }
+
+    /// Counts the messages of trimmed streams anew. Publishers need the rows that this locks, so it is one message to the
+    /// server and its own transaction: a process that stands still, or loses its network, holds none of them.
+    async fn count_anew(&self, db: &DatabaseConnection, channels: &[i64], gone: u64) -> Result<(), DbErr> {
+        if gone == 0 {
+            return Ok(());
         }
-        Ok(gone)
+        let channels: Vec<String> = channels.iter().map(i64::to_string).collect();
+        let update = self.sql.trim_counters.replace("{channels}", &channels.join(","));
+        let whatever_the_role_has = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE";
+        db.execute_unprepared(&format!("{whatever_the_role_has}; {update}")).await.map(drop)
+    }
+
+    /// A transaction that the server ends when its owner went away: nobody else could trim before that.
+    async fn begin_trim(&self, db: &DatabaseConnection) -> Result<DatabaseTransaction, DbErr> {
+        let txn = begin(db).await?;
+        let most = self.timeout.as_millis().clamp(1, 2_147_483_647);
+        let limits =
+            format!("SET LOCAL statement_timeout = {most}; SET LOCAL idle_in_transaction_session_timeout = {most}");
+        txn.execute_unprepared(&limits).await?;
+        Ok(txn)
     }
 
     async fn lock(&self, txn: &DatabaseTransaction, what: &str) -> Result<bool, DbErr> {

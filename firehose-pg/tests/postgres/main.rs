@@ -30,6 +30,7 @@ mod publish;
 mod read;
 mod recovery;
 mod refused;
+mod retention;
 mod silence;
 #[cfg(feature = "cli")]
 mod tail;

@@ -9,6 +9,7 @@ mod transaction;
 mod trim;
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firehose_core::{ChannelIdentifier, Clock, Epoch, Message, Notification, Result, Settings, StreamName, Timestamp};
@@ -44,6 +45,8 @@ pub struct Database {
     state: Arc<Mutex<State>>,
     clock: Arc<dyn Clock>,
     wire: Wire,
+    /// Held by whoever trims all streams.
+    trimming: Arc<AtomicBool>,
 }
 
 struct State {
@@ -67,7 +70,8 @@ impl Database {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let state =
             State { tables: Tables::new(Seed::new(seed)), locks: Locks::default(), transactions: 0, restored_at: 0 };
-        Self { state: Arc::new(Mutex::new(state)), wire: Wire::new(seed, clock.clone()), clock }
+        let wire = Wire::new(seed, clock.clone());
+        Self { state: Arc::new(Mutex::new(state)), wire, clock, trimming: Arc::default() }
     }
 
     /// The transport of this database's notifications.

@@ -1,11 +1,29 @@
 //! Trimming: a prefix of a stream, never its row.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use firehose_core::{Retain, Scope, Sequence, Timestamp, Trimmed};
 
 use super::Database;
 use super::tables::Channel;
 
+/// The right to trim all streams; given back when it is dropped.
+pub(crate) struct TrimsAll(Arc<AtomicBool>);
+
+impl Drop for TrimsAll {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 impl Database {
+    /// The right to trim all streams, which one has at a time.
+    pub(crate) fn try_trim_all(&self) -> Option<TrimsAll> {
+        let free = self.trimming.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        free.then(|| TrimsAll(self.trimming.clone()))
+    }
+
     /// Removes a stream's messages up to `sequence`, whatever their age; says how many went.
     pub fn trim_to(&self, stream: &str, sequence: Sequence) -> u64 {
         let mut state = self.state();

@@ -46,7 +46,8 @@ async fn try_start(config: &Config, role: Role) -> Result<Firehose, Error> {
         Role::Publisher => Backend { listener: None, ..backend },
         Role::Subscriber => backend,
     };
-    let builder = Firehose::builder(backend).config(config.clone());
+    // It comes and goes; what is kept is for services that stay.
+    let builder = Firehose::builder(backend).config(config.clone()).without_retention();
     let builder = builder.on_error(|report| {
         say(format_args!("{}; trying again", report.error));
     });

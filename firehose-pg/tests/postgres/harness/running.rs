@@ -19,6 +19,11 @@ pub(crate) struct Running {
 impl Running {
     /// Starts it on `db`, quick to come back after a lost connection.
     pub(crate) fn start(db: &TestDatabase, arguments: &[&str]) -> Self {
+        Self::start_with(db, arguments, &[])
+    }
+
+    /// As [`Self::start`], with variables of the test's own.
+    pub(crate) fn start_with(db: &TestDatabase, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_firehose"))
             .args(arguments)
             .env("FIREHOSE_DATABASE_URL", db.url().to_secret().expose())
@@ -26,6 +31,7 @@ impl Running {
             .env("FIREHOSE_RECONNECT_MAX_DELAY", "200ms")
             .env("FIREHOSE_STATEMENT_TIMEOUT", "2s")
             .env("FIREHOSE_SWEEP_INTERVAL", "200ms")
+            .envs(variables.iter().copied())
             .current_dir(std::env::temp_dir())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
