@@ -7,20 +7,27 @@ use firehose_core::{Config, Firehose, Start};
 use futures_util::future::join_all;
 use tokio_postgres::error::SqlState;
 
-use crate::engine::{engine, kill, next, quick};
+use crate::engine::{engine, next, quick};
 use crate::gem::broadcast;
 use crate::harness::{TestDatabase, both_shapes, eventually, within};
 
-/// Only what is announced or replayed arrives: no sweep comes.
+/// Only what is announced or replayed arrives: no sweep comes. Nobody pings, so that LISTEN is the last its session said.
 async fn without_sweep(db: &TestDatabase) -> Firehose {
-    let config = Config { sweep_interval: Duration::from_secs(3_600), ..quick(db) };
+    let config = Config {
+        sweep_interval: Duration::from_secs(3_600),
+        watchdog_enabled: false,
+        application_name: "listening".to_owned(),
+        ..quick(db)
+    };
     let backend = firehose_pg::connect(&config).await.unwrap();
     Firehose::builder(backend).config(config).start().await.unwrap()
 }
 
-/// Ends the listening sessions, once there are any: what they said last was a LISTEN.
-async fn kill_listeners(db: &TestDatabase) {
-    eventually("a session that listens", || async { (kill(db, "query LIKE 'LISTEN%'").await > 0).then_some(()) }).await;
+/// Ends the session that listens, once there is one.
+async fn kill_listener(db: &TestDatabase) {
+    let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+               WHERE datname = current_database() AND application_name = 'listening' AND query LIKE 'LISTEN%'";
+    eventually("a session that listens", || async { (db.number(sql).await > 0).then_some(()) }).await;
 }
 
 both_shapes! {
@@ -29,7 +36,7 @@ both_shapes! {
         let mut live = listening.subscribe("a").await.unwrap();
         // Nothing was delivered since it began, and the server takes the next connection at once.
         for round in 0..10 {
-            kill_listeners(&db).await;
+            kill_listener(&db).await;
             for n in 1..=50 {
                 publishing.broadcast("a", (round * 50 + n).to_string()).await.unwrap();
             }
@@ -49,7 +56,7 @@ both_shapes! {
             let first = round * 5_000;
             // This function stores and tells nobody.
             db.execute(&format!("SELECT count(*) FROM generate_series({}, {}) n, LATERAL firehose_append('a', n::text)", first + 1, first + messages)).await;
-            kill_listeners(&db).await;
+            kill_listener(&db).await;
             for n in first + 1..=first + messages {
                 assert_eq!(next(&mut live).await, (n, n.to_string()));
             }
