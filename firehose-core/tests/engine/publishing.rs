@@ -167,6 +167,32 @@ async fn what_was_rolled_back_is_repeated_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_goes_again_keeps_the_order_of_acceptance() {
+    for blocked in [false, true] {
+        let t = Testkit::new(1);
+        let f = engine(&t).await;
+        let mut foreign = t.database().begin();
+        if blocked {
+            foreign.lock_stream("s").await.unwrap();
+        } else {
+            t.faults().on(Operation::Append).fail(2, ErrorKind::ConnectionLost);
+        }
+        let many = |range: std::ops::Range<i64>| range.map(|n| NewMessage::new("s", n.to_string()).unwrap());
+        let (first, later) = (f.clone(), f.clone());
+        let first = tokio::spawn(async move { first.broadcast_many(many(1..6)).await });
+        t.clock().idle().await;
+        let later = tokio::spawn(async move { later.broadcast_many(many(6..9)).await });
+        t.clock().idle().await;
+        foreign.rollback();
+        for stored in first.await.unwrap().into_iter().chain(later.await.unwrap()) {
+            let stored = stored.unwrap();
+            assert_eq!(stored.sequence.to_string(), *stored.data, "blocked: {blocked}");
+        }
+        assert_eq!(t.database().messages("s").len(), 8);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_append_without_an_answer_ends_at_its_deadline_with_its_step() {
     let t = Testkit::new(1);
     let f = engine(&t).await;

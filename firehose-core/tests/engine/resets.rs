@@ -127,6 +127,26 @@ async fn a_restore_during_an_outage_is_not_delivered_as_the_same_history_by_the_
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_epoch_that_only_a_notification_names_is_no_reset() {
+    let t = Testkit::new(1);
+    let f = engine(&t).await;
+    let mut s = f.subscribe("s").await.unwrap();
+    broadcast_numbers(&f, "s", 1..=3).await;
+    assert_eq!(said(&t, &mut s).await, numbered(1..=3));
+    let real = t.database().messages("s")[2].clone();
+    for (sequence, data) in [(1, Some("a lie")), (4, Some("a lie")), (9, None)] {
+        let (id, epoch) = (real.id.0 + 1_000, real.channel_id.0 ^ 1);
+        let data = data.map_or(String::new(), |data| format!(r#","data":"{data}""#));
+        let lie = format!(r#"{{"id":{id},"channel_id":{epoch},"sequence":{sequence},"stream":"s"{data}}}"#);
+        t.database().announce_raw(Naming::default().stream(&real.stream), lie);
+        assert_eq!(said_within(&t, &mut s, ms(3_000)).await, numbered([]), "sequence {sequence}");
+    }
+    broadcast_numbers(&f, "s", 4..=4).await;
+    assert_eq!(said(&t, &mut s).await, numbered(4..=4));
+    assert_eq!((f.metrics_snapshot().resets_reported, f.metrics_snapshot().gaps_reported), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_behind_is_told_of_the_end() {
     for reading in [false, true] {
         let t = Testkit::new(1);

@@ -150,11 +150,39 @@ async fn c02_what_is_broadcast_while_listen_is_under_way_is_delivered_once() {
     broadcast_numbers(&publisher, "s", 5..=5).await;
     assert_eq!(said(&t, &mut s).await, numbered(1..=5));
     let trace = t.faults().trace();
-    let at = |what: Operation| trace.iter().position(|e| e.is(what, firehose_testkit::Phase::Done)).unwrap();
-    assert!(
-        at(Operation::Listen) < at(Operation::Heads) && at(Operation::Heads) < at(Operation::ReadAfter),
-        "{trace:?}"
-    );
+    // Of this stream: the probe listens too.
+    let channel = Naming::default().stream(&"s".parse().unwrap()).to_string();
+    let at = |what: Operation, about: &str| {
+        let done = |e: &firehose_testkit::Traced| e.is(what, firehose_testkit::Phase::Done);
+        trace.iter().position(|e| done(e) && e.about.iter().any(|a| a == about)).unwrap()
+    };
+    let (listen, heads) = (at(Operation::Listen, &channel), at(Operation::Heads, "s"));
+    assert!(listen < heads && heads < at(Operation::ReadAfter, "s"), "{trace:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn c02_the_start_is_fixed_after_the_listen_so_that_nothing_above_it_needs_a_sweep() {
+    let t = Testkit::new(1);
+    let f = engine_with(&t, Config { sweep_interval: Duration::from_secs(3_600), ..Config::default() }).await;
+    let publisher = engine(&t).await;
+    broadcast_numbers(&publisher, "s", 1..=2).await;
+    t.clock().idle().await;
+    for (paused, last) in [(Operation::Listen, 3), (Operation::Heads, 4)] {
+        let hold = t.faults().on(paused).hang();
+        let subscribing = tokio::spawn({
+            let f = f.clone();
+            async move { f.subscribe("s").await.unwrap() }
+        });
+        t.clock().idle().await;
+        // Nothing follows it: who begins below it, without having heard it, waits for a sweep.
+        broadcast_numbers(&publisher, "s", last..=last).await;
+        t.clock().idle().await;
+        hold.release();
+        assert!(t.clock().advance_until(|| subscribing.is_finished(), ms(100)).await, "{paused}");
+        let mut s = subscribing.await.unwrap();
+        let above = s.start().sequence.0 + 1;
+        assert_eq!(said_within(&t, &mut s, ms(100)).await, numbered(above..=last), "from {}", s.start());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ mod engine;
 mod failover;
 mod functions;
 mod gem;
+mod gem_faults;
 mod gem_live;
 mod harness;
 mod horizon;

@@ -160,7 +160,7 @@ pub(super) async fn deletions(fixture: &dyn StoreFixture) -> Verdict {
         let read = read_sequences(&whole(&*store, "a").await?);
         let expected: Vec<_> = (1..=read.len() as i64).collect();
         equal("after a deletion was dropped, what is read", &read, &expected)?;
-        that(read.len() % 3 == 0, || format!("after a deletion was dropped, {} of 3 are left", read.len()))?;
+        that(read.len().is_multiple_of(3), || format!("after a deletion was dropped, {} of 3 are left", read.len()))?;
         append_one(&*store, entry("other", "x")?).await?;
         if let Some(ended) = ended {
             ended?;

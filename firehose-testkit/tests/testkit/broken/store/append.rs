@@ -144,7 +144,7 @@ impl BrokenStore {
         let ids: BTreeSet<_> = results.iter().flatten().map(|message| message.id).collect();
         {
             let mut memory = self.memory();
-            if memory.removed || memory.appends % 2 == 0 {
+            if memory.removed || memory.appends.is_multiple_of(2) {
                 return;
             }
             memory.hidden.extend(&ids);
