@@ -135,7 +135,7 @@ impl Turns {
     async fn sweep(&mut self, engine: &Engine) -> Result<()> {
         let this = &engine.sweep;
         self.number += 1;
-        let tenth = self.number % FULL_EVERY == 0;
+        let tenth = self.number.is_multiple_of(FULL_EVERY);
         let void = this.void.swap(false, Ordering::AcqRel);
         let streams = engine.hub.streams();
         if void || streams == 0 {

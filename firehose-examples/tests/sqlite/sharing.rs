@@ -70,8 +70,7 @@ async fn what_another_process_stored_arrives_with_the_sweep() {
     let mut engines = Vec::new();
     for _ in 0..2 {
         let (store, transport) = (folder.store().await, InProcess::new());
-        let mut config = Config::default();
-        config.sweep_interval = std::time::Duration::from_millis(100);
+        let config = Config { sweep_interval: std::time::Duration::from_millis(100), ..Config::default() };
         let backend = Backend::new(store, transport.clone(), transport);
         engines.push(Firehose::builder(backend).config(config).start().await.unwrap());
     }

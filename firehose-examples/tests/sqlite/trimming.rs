@@ -9,9 +9,7 @@ use sea_orm::ConnectionTrait;
 use crate::harness::{Days, Folder, append, entry, name, sequence, sequences};
 
 fn keep(messages: u64) -> Retain {
-    let mut retain = Retain::default();
-    retain.messages = Some(messages);
-    retain
+    Retain { messages: Some(messages), ..Retain::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,11 +73,9 @@ async fn age_is_told_by_the_clock_that_was_given() {
         append(&store, "a", "x").await.unwrap();
         days.pass(DAY);
     }
-    let mut retain = Retain::default();
-    retain.max_age = Some(DAY * 5 / 2);
+    let retain = Retain { max_age: Some(DAY * 5 / 2), ..Retain::default() };
     assert_eq!(store.trim(Scope::All, retain, 10).await.unwrap(), Trimmed { messages: 2, more: false });
-    let mut retain = keep(0);
-    retain.min_age = DAY * 3 / 2;
+    let retain = Retain { min_age: DAY * 3 / 2, ..keep(0) };
     assert_eq!(store.trim(Scope::All, retain, 10).await.unwrap(), Trimmed { messages: 1, more: false });
     assert_eq!(sequences(&store, "a").await, [4]);
 }

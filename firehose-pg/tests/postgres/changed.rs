@@ -159,6 +159,7 @@ both_shapes! {
         assert_eq!(ask(&*store, &mut mark, 1_000).await, names(&["a"]), "and it goes on");
     }
 
+    #[allow(clippy::disallowed_methods, reason = "it is the time that is looked at")]
     async fn c26_c28_the_engine_finds_late_commits_by_sweeps_that_read_no_heads(db) {
         // All heads are read each fifth second: of what is found five times in a row within two, most was not by those.
         let config = Config { sweep_interval: Duration::from_millis(500), ..db.config() };

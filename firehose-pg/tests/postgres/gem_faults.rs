@@ -163,7 +163,8 @@ mod killed {
                 let (code, out, _) = publisher.end(20).await;
                 assert_eq!(code, None, "a signal ended it");
                 let complete = out.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-                acknowledged = complete.filter_map(|place| place["sequence"].as_i64()).last().unwrap_or(acknowledged);
+                acknowledged =
+                    complete.filter_map(|place| place["sequence"].as_i64()).next_back().unwrap_or(acknowledged);
                 feeding.await.unwrap();
                 // An append that was at the server when it died may commit yet.
                 let ended = || async {
