@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use firehose_core::{
-    Anchor, Blocked, Capabilities, Cursor, Epoch, Error, ErrorKind, Head, HeadDetail, Message, MessageId, MessageKey,
-    MessageStore, NewMessage, Page, PageLimit, Position, Result, Retain, Scope, StreamName, Trimmed,
+    Anchor, Blocked, Capabilities, Changed, Cursor, Epoch, Error, ErrorKind, Head, HeadDetail, Message, MessageId,
+    MessageKey, MessageStore, NewMessage, Page, PageLimit, Position, Result, Retain, Scope, StreamName, SweepMark,
+    Trimmed,
 };
 use firehose_testkit::Testkit;
 use firehose_testkit::conformance::{ForeignTransaction, StoreFixture};
@@ -52,6 +53,10 @@ pub(super) enum Fault {
     BrokenByRead,
     TrimLockStays,
     HalfDeleted,
+    MarkOfTheStore,
+    BoundForgets,
+    HighestIdIsSafe,
+    ForeignMarkIsNow,
 }
 
 /// Which handle of the store.
@@ -79,6 +84,8 @@ pub(super) struct Memory {
     /// By how much ids are lower than in the store in memory.
     pub(super) offset: i64,
     pub(super) appends: u64,
+    /// What was given last for where a look at changes stood.
+    pub(super) mark: SweepMark,
     /// A call was dropped that should not have been.
     pub(super) stuck: bool,
 }
@@ -208,6 +215,10 @@ impl MessageStore for BrokenStore {
             guard.not();
         }
         self.anchors_with_fault(cursors).await
+    }
+
+    async fn changed_since(&self, mark: SweepMark, most: usize) -> Result<(Changed, SweepMark)> {
+        self.changes_with_fault(mark, most).await
     }
 
     async fn trim(&self, scope: Scope, retain: Retain, budget: u64) -> Result<Trimmed> {

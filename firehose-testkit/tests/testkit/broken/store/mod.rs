@@ -2,6 +2,7 @@
 
 mod append;
 mod broken;
+mod changes;
 mod mapping;
 mod reads;
 mod removals;
@@ -84,4 +85,12 @@ faults! {
         ["10000 trims of Stream(", "still say that there is more"];
     a_dropped_deletion_leaves_half HalfDeleted => "store_15_a_dropped_deletion_is_whole_or_not_at_all"
         ["after a deletion was dropped, what is read: saw [2, 3], expected [1, 2]"];
+    a_mark_is_remembered_by_the_store MarkOfTheStore => "store_16_changed_since_names_what_changed"
+        ["from the earlier mark again: it named Some({", "without [\"before\", \"new\"]"];
+    what_is_too_much_to_look_at_is_forgotten BoundForgets => "store_16_changed_since_is_bounded"
+        ["21 were stored, and 5 may be looked at: it named Some({}), without [\"many\", \"last\"]"];
+    the_highest_id_that_was_seen_is_taken_for_safe HighestIdIsSafe => "store_16_changed_since_finds_late_commits"
+        ["committed after 1 later ones", "without [\"late\"]"];
+    another_stores_mark_stands_for_now ForeignMarkIsNow => "store_16_changed_since_knows_its_marks"
+        ["a mark of another store: it named Some({}), without [\"a\"]"];
 }
