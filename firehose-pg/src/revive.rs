@@ -3,6 +3,8 @@
 //! sqlx pings a connection that is given back, with no time limit and with its place taken, and closes one that it does
 //! not want in good order, which over TLS waits for the other end. Behind a network that went silent either lasts until
 //! the kernel gives up. So nothing that may be silent is handed back to sqlx: another connection is put where it was.
+//! What goes silent in the very moment between our question and that ping keeps its place until a caller's deadline passes
+//! or the engine sees its session lost, and the pool is replaced.
 //!
 //! Nor does sqlx see that a transaction is open whose BEGIN was sent by a caller who did not wait for its answer: whoever
 //! got that connection next would work inside it, commit nothing, and hold his locks.

@@ -105,7 +105,7 @@ both_shapes! {
         holder.batch_execute("BEGIN; SELECT firehose_append('a', 'held'), firehose_append('unborn', 'held')").await.unwrap();
 
         let entries = [new("a", "2"), new("b", "2"), new("unborn", "1"), new("new", "1")];
-        let results = within(5, store.append(&entries, Blocked::Skip)).await;
+        let results = within(10, store.append(&entries, Blocked::Skip)).await;
         for at in [0, 2] {
             let e = results[at].as_ref().unwrap_err();
             assert_eq!((e.kind(), e.outcome()), (ErrorKind::StreamBlocked, Outcome::NotDone), "{e}");
@@ -121,7 +121,7 @@ both_shapes! {
             eventually("someone waits", || async { (db.number(waits).await > 0).then_some(()) }).await;
             holder.batch_execute("COMMIT").await.unwrap();
         };
-        let (results, ()) = within(9, async { tokio::join!(append, release) }).await;
+        let (results, ()) = within(10, async { tokio::join!(append, release) }).await;
         assert_eq!(told(&results), [("a", 3, "waited"), ("unborn", 2, "waited")]);
     }
 
@@ -132,7 +132,7 @@ both_shapes! {
         let holder = db.client().await;
         holder.batch_execute("BEGIN; SELECT firehose_append('a', 'x'), firehose_append('unborn', 'x')").await.unwrap();
         for stream in ["a", "unborn"] {
-            let results = within(5, store.append(&[new(stream, "2")], Blocked::Wait)).await;
+            let results = within(10, store.append(&[new(stream, "2")], Blocked::Wait)).await;
             let e = results[0].as_ref().unwrap_err();
             assert_eq!((e.kind(), e.outcome()), (ErrorKind::StreamBlocked, Outcome::NotDone), "{e}");
         }

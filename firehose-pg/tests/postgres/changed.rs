@@ -14,7 +14,7 @@ use crate::harness::{TestDatabase, both_shapes, eventually, within};
 
 /// Asks on from `mark`; `None` where the store cannot say.
 async fn ask(store: &dyn MessageStore, mark: &mut SweepMark, most: usize) -> Option<BTreeSet<String>> {
-    let (changed, next) = within(5, store.changed_since(mark.clone(), most)).await.unwrap();
+    let (changed, next) = within(10, store.changed_since(mark.clone(), most)).await.unwrap();
     *mark = next;
     match changed {
         Changed::Streams(streams) => Some(streams.into_iter().map(|(stream, _)| stream.to_string()).collect()),
@@ -161,7 +161,7 @@ both_shapes! {
 
     #[allow(clippy::disallowed_methods, reason = "it is the time that is looked at")]
     async fn c26_c28_the_engine_finds_late_commits_by_sweeps_that_read_no_heads(db) {
-        // All heads are read each fifth second: of what is found five times in a row within two, most was not by those.
+        // All heads are read each fifth second: of what is found five times in a row within four, each at once after the one before, most was not by those.
         let config = Config { sweep_interval: Duration::from_millis(500), ..db.config() };
         let backend = firehose_pg::connect(&config).await.unwrap();
         let firehose = Firehose::builder(backend).config(config).start().await.unwrap();
@@ -181,10 +181,10 @@ both_shapes! {
     }
 }
 
-/// The next message, which nobody announced, within two seconds of its commit.
+/// The next message, which nobody announced, within four seconds of its commit.
 async fn found(subscription: &mut Subscription, sequence: i64, committed: Instant) {
     assert_eq!(next(subscription).await.0, sequence);
-    assert!(committed.elapsed() < Duration::from_secs(2), "{:?}", committed.elapsed());
+    assert!(committed.elapsed() < Duration::from_secs(4), "{:?}", committed.elapsed());
 }
 
 /// What the id alone would say: the check that the tests above have something to catch.

@@ -72,7 +72,7 @@ both_shapes! {
             assert!(results[0].is_err());
             assert!(results[1..].iter().all(Result::is_ok));
         }
-        assert!(slowest < Duration::from_secs(3), "{slowest:?}");
+        assert!(slowest < Duration::from_secs(6), "{slowest:?}");
         holder.batch_execute("COMMIT").await.unwrap();
         let mut sequences = Vec::new();
         while let Some(done) = within(20, waiting.join_next()).await {

@@ -87,7 +87,7 @@ both_shapes! {
         // Someone who waits for the stream meanwhile comes after it.
         let waiting = firehose.broadcast("a", "after");
         let commit = async { txn.commit().await.unwrap() };
-        let (after, ()) = within(9, async { tokio::join!(waiting, commit) }).await;
+        let (after, ()) = within(10, async { tokio::join!(waiting, commit) }).await;
         let mut heard = [next(&mut live).await, next(&mut live).await];
         heard.sort();
         let sequences: Vec<i64> = heard.iter().map(|(sequence, _)| *sequence).collect();

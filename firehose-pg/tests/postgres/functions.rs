@@ -37,7 +37,7 @@ both_shapes! {
             eventually("it waits", || async { (db.number(waits).await > 0).then_some(()) }).await;
             one.batch_execute("COMMIT").await.unwrap();
         };
-        let (row, ()) = within(9, async { tokio::join!(waiting, commit) }).await;
+        let (row, ()) = within(10, async { tokio::join!(waiting, commit) }).await;
         assert_eq!(row.unwrap().get::<_, i64>(0), 1);
         assert_eq!(db.number("SELECT count(*) FROM firehose_messages").await, 1);
     }

@@ -34,9 +34,9 @@ async fn c29_an_unrelated_open_transaction_delays_no_delivery_on_other_streams()
         while n < 20 || clock.now().since_origin() < stays_open {
             n += 1;
             hinted.broadcast("announced", n.to_string()).await.unwrap();
-            assert_eq!(within(1, next(&mut announced)).await, (n, n.to_string()), "by its notification");
+            assert_eq!(within(10, next(&mut announced)).await, (n, n.to_string()), "by its notification");
             db.execute(&format!("SELECT firehose_append('silent', '{n}')")).await;
-            assert_eq!(within(2, next(&mut silent)).await, (n, n.to_string()), "by the sweep");
+            assert_eq!(within(10, next(&mut silent)).await, (n, n.to_string()), "by the sweep");
         }
         // It was open all the time, and what it wrote comes with its commit.
         open.commit().await.unwrap();

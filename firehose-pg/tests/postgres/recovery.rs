@@ -46,7 +46,7 @@ both_shapes! {
             sleeping(&db).await;
             db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()").await;
         };
-        let (results, ()) = within(9, async { tokio::join!(append, kill) }).await;
+        let (results, ()) = within(10, async { tokio::join!(append, kill) }).await;
         for result in &results {
             let e = result.as_ref().unwrap_err();
             assert_eq!((e.kind(), e.outcome()), (ErrorKind::OutcomeUnknown, Outcome::Unknown), "57P01 proves nothing");
@@ -184,11 +184,11 @@ async fn recovers(db: TestDatabase, tls: &str) {
         if told {
             // The engine noticed: nobody waits for a deadline.
             store.recover().await.unwrap();
-            let (one, two) = within(3, reads).await;
+            let (one, two) = within(10, reads).await;
             one.unwrap();
             two.unwrap();
         } else {
-            let (one, two) = within(3, reads).await;
+            let (one, two) = within(10, reads).await;
             // Of the two places one may be free, and then opens a connection that works.
             let failed = [one, two].into_iter().filter_map(Result::err).collect::<Vec<_>>();
             assert!(!failed.is_empty());
@@ -200,10 +200,10 @@ async fn recovers(db: TestDatabase, tls: &str) {
         }
     }
     // A write in flight: nobody knows; and the next one finds another connection.
-    let results = within(3, store.append(&[new("a", "x")], Blocked::Skip)).await;
+    let results = within(10, store.append(&[new("a", "x")], Blocked::Skip)).await;
     let e = results[0].as_ref().unwrap_err();
     assert_eq!((e.kind(), e.outcome()), (ErrorKind::Timeout(Step::Append), Outcome::Unknown));
-    assert!(within(3, store.append(&[new("a", "x")], Blocked::Skip)).await[0].is_ok());
+    assert!(within(10, store.append(&[new("a", "x")], Blocked::Skip)).await[0].is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -219,11 +219,11 @@ async fn c35_a_key_finds_what_was_committed_without_an_answer() {
             // The statement is at the server, and commits there; its answer never comes.
             proxy.freeze();
         };
-        let (results, ()) = within(9, async { tokio::join!(backend.store.append(&entry, Blocked::Skip), cut) }).await;
+        let (results, ()) = within(10, async { tokio::join!(backend.store.append(&entry, Blocked::Skip), cut) }).await;
         assert_eq!(results[0].as_ref().unwrap_err().outcome(), Outcome::Unknown);
         let stored = "SELECT count(*) FROM firehose_messages WHERE key = 'k'";
         eventually("it is committed", || async { (db.number(stored).await == 1).then_some(()) }).await;
-        let again = within(3, backend.store.append(&entry, Blocked::Wait)).await;
+        let again = within(10, backend.store.append(&entry, Blocked::Wait)).await;
         assert_eq!(again[0].as_ref().unwrap().sequence, Sequence(2));
         assert_eq!(db.number("SELECT count(*) FROM firehose_messages").await, 2, "one row");
     })
@@ -238,16 +238,16 @@ async fn c09_a_listening_session_that_went_silent_answers_no_ping() {
         let old = session(&backend).await;
         old.control.listen(&[channel("a")]).await.unwrap();
         proxy.freeze();
-        let e = within(3, old.control.ping()).await.unwrap_err();
+        let e = within(10, old.control.ping()).await.unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Timeout(Step::Listen));
-        let e = within(3, old.control.listen(&[channel("b")])).await.unwrap_err();
+        let e = within(10, old.control.listen(&[channel("b")])).await.unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Timeout(Step::Listen));
         // c11: a notification in flight does not hang either, and the next one goes out.
-        let sent = within(3, backend.notifier.notify(&[notification("a", "x")])).await;
+        let sent = within(10, backend.notifier.notify(&[notification("a", "x")])).await;
         let mut next = session(&backend).await;
         next.control.listen(&[channel("a")]).await.unwrap();
         drop(sent);
-        within(3, backend.notifier.notify(&[notification("a", "y")])).await.unwrap();
+        within(10, backend.notifier.notify(&[notification("a", "y")])).await.unwrap();
         assert_eq!(heard(&mut next).await.1, "y");
     })
     .await;

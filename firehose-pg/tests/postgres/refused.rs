@@ -23,7 +23,7 @@ async fn c22_a_listen_that_the_server_refuses_is_a_typed_error_and_leaves_nothin
         // From now on the word on the wire is one that the server does not know.
         proxy.misspell_listen(true);
         for _ in 0..3 {
-            let e = within(9, firehose.subscribe("refused")).await.unwrap_err();
+            let e = within(10, firehose.subscribe("refused")).await.unwrap_err();
             assert_eq!((e.kind(), e.operation()), (ErrorKind::Backend, "listen"), "{e:?}");
             assert!(e.to_string().contains("SQLSTATE 42601"), "{e}");
             let names: Vec<_> = firehose.diagnostics().streams.into_iter().map(|s| s.stream.to_string()).collect();

@@ -98,9 +98,9 @@ both_shapes! {
             AND wait_event_type = 'Lock' AND query LIKE '%due AS MATERIALIZED%'";
         eventually("a trim that waits", || async { (db.number(waits).await == 1).then_some(()) }).await;
         for n in 21..=40 {
-            let stored = within(2, publisher.broadcast("s", "while it stands still")).await.unwrap();
+            let stored = within(10, publisher.broadcast("s", "while it stands still")).await.unwrap();
             assert_eq!(stored.sequence, Sequence(n));
-            within(2, publisher.broadcast("other", "x")).await.unwrap();
+            within(10, publisher.broadcast("other", "x")).await.unwrap();
         }
         db.execute("SELECT firehose_append('s', 'from SQL')").await;
         assert_eq!(db.number(waits).await, 1, "it stood still all the time");
@@ -117,7 +117,7 @@ both_shapes! {
         let first = one.broadcast("s", "1").await.unwrap();
         for n in 2..=300 {
             let publisher = if n % 3 == 0 { &one } else { &other };
-            let stored = within(5, publisher.broadcast("s", n.to_string())).await.unwrap();
+            let stored = within(10, publisher.broadcast("s", n.to_string())).await.unwrap();
             assert_eq!((stored.sequence, stored.channel_id), (Sequence(n), first.channel_id));
         }
         eventually_left(&db, "s", (0, 0, 300)).await;
@@ -140,12 +140,12 @@ both_shapes! {
         holder.batch_execute("BEGIN; SELECT FROM firehose_messages WHERE sequence = 3 FOR UPDATE").await.unwrap();
         let retain = Retain { messages: Some(5), ..Default::default() };
         let trim = backend.store.trim(Scope::All, retain, 100);
-        let e = within(5, trim).await.unwrap_err();
+        let e = within(10, trim).await.unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Timeout(_) | ErrorKind::Backend), "{e:?}");
         let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
         eventually("the end of the trim", || async { (db.number(locks).await == 0).then_some(()) }).await;
         holder.batch_execute("COMMIT").await.unwrap();
-        let trimmed = within(5, backend.store.trim(Scope::All, retain, 100)).await.unwrap();
+        let trimmed = within(10, backend.store.trim(Scope::All, retain, 100)).await.unwrap();
         assert_eq!(trimmed.messages, 15);
     }
 

@@ -16,7 +16,7 @@ pub(crate) async fn session(backend: &Backend) -> Session {
 
 /// The next notification, as (channel, payload).
 pub(crate) async fn heard(session: &mut Session) -> (String, String) {
-    match within(5, session.events.next()).await {
+    match within(10, session.events.next()).await {
         ListenEvent::Notification { channel, payload } => (channel.as_str().to_owned(), payload.as_ref().to_owned()),
         ListenEvent::Lost(e) => panic!("lost: {e}"),
     }
@@ -238,8 +238,8 @@ async fn dropping_either_half_closes_the_connection_at_once() {
                     assert_eq!(control.ping().await.unwrap_err().kind(), ErrorKind::ConnectionLost);
                 }
                 _ => {
-                    within(5, control.close()).await;
-                    let ListenEvent::Lost(e) = within(5, events.next()).await else { panic!("not lost") };
+                    within(10, control.close()).await;
+                    let ListenEvent::Lost(e) = within(10, events.next()).await else { panic!("not lost") };
                     assert_eq!(e.kind(), ErrorKind::ConnectionLost);
                     assert!(control.listen(&[channel("b")]).await.is_err());
                 }
@@ -262,7 +262,7 @@ async fn c15_c16_a_killed_session_is_lost_and_the_next_one_is_another() {
         let first = pid().await;
         db.execute(&format!("SELECT pg_terminate_backend({first})")).await;
         assert_eq!(heard(&mut session).await.1, "last words", "what arrived before the end is heard");
-        let ListenEvent::Lost(e) = within(5, session.events.next()).await else { panic!("not lost") };
+        let ListenEvent::Lost(e) = within(10, session.events.next()).await else { panic!("not lost") };
         assert!(matches!(e.kind(), ErrorKind::ServerShutdown | ErrorKind::ConnectionLost), "{e:?}");
         assert!(e.is_retryable());
         assert!(session.control.listen(&[channel("x")]).await.is_err());
@@ -296,7 +296,7 @@ async fn c38_a_session_that_is_not_read_is_drained_and_lost_in_the_end() {
         .await;
         let mut read = 0;
         let lost = loop {
-            match within(5, session.events.next()).await {
+            match within(10, session.events.next()).await {
                 ListenEvent::Notification { .. } => read += 1,
                 ListenEvent::Lost(e) => break e,
             }
